@@ -32,7 +32,7 @@ from vector_memory.texts.terms import searchable_texts, terms
 
 UNITS_PER_BLOCK = 128
 LEAST_LEFT = 4
-"""One unit in this many is the most that is left of a block that is given up."""
+"""A block is given up when at most one unit in this many is left."""
 
 BUCKETS = 256
 COUNT_BITS = 10
@@ -70,7 +70,7 @@ class Block(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What is in a block, in the order of its units: its memories with their numbers of units, and these units.
+    """A block's contents, in the order of its units: its memories with their numbers of units, and these units.
 
     `memory_ids`, `unit_ids`: arrays of ID; the id of what was removed is 0. `sizes`, `lengths` (in terms): of LENGTH.
     """
@@ -93,7 +93,7 @@ class Contents(NamedTuple):
         return spans
 
     def without(self, memory_id: int, span: range) -> "Contents":
-        """Return what is left without a memory, whose units have these numbers; they are not given again."""
+        """Return the contents without a memory, whose units have these numbers; they are not reused."""
         memory_ids, units, lengths = (
             np.frombuffer(column, kind).copy()
             for column, kind in ((self.memory_ids, ID), (self.unit_ids, ID), (self.lengths, LENGTH))
@@ -208,7 +208,7 @@ def without(rows: Mapping[int, bytes], span: range) -> dict[int, bytes]:
 
 
 def occurrences(wanted: Sequence[str], rows: PostingRows, block_count: int) -> list[Occurrences]:
-    """Return where each term is in so many blocks, given all rows of its bucket there. Raises DamagedError."""
+    """Return where each term occurs in so many blocks, given all rows of its bucket there. Raises DamagedError."""
     buckets = buckets_of(wanted)
     ends, postings = placed(rows, len(buckets) * block_count)
     found = []
@@ -253,7 +253,7 @@ def buckets_of(wanted: Sequence[str]) -> list[int]:
 
 
 def key_of(term: str) -> int:
-    """Return a number that stands for a term, its bucket and its hash: at least 28 bits, as good as random."""
+    """Return a term's key, its bucket and hash: at least 28 bits, as good as random."""
     bucket, hashed = hash_of(term)
     return bucket << HASH_BITS | hashed
 
@@ -296,10 +296,10 @@ OUTSIDE = -1
 """The entry of a unit that is in none of the blocks."""
 
 MAX_GAPS = 8
-"""Ids that leave out more than so many times as many as there are, as after a failover, are looked up by bisection."""
+"""Ids with larger gaps than this, as a multiple of their number, are looked up by bisection, as after a failover."""
 
 MAX_IDS = 4_000_000
-"""To look up many, a table of so many ids is filled, whatever they leave out: that takes a few milliseconds."""
+"""To look up many, a table of up to this many ids is filled despite gaps: that takes a few milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -361,7 +361,7 @@ class Units:
 
     @cached_property
     def _range(self) -> tuple[Numbers, int, int]:
-        """The entries that have an id, the id before the lowest, and the number of ids from there to past the last."""
+        """The entries with an id, the id before the lowest, and the number of ids from there past the last."""
         used = np.flatnonzero(self.ids)
         there = self.ids[used]
         last = int(there.max(initial=0))
@@ -387,7 +387,7 @@ class Units:
         return replace(self, inside=self.inside & ~self.belongs_to(memory_ids))
 
     def belongs_to(self, memory_ids: Sequence[int]) -> Bools:
-        """Return of each entry whether it is of these memories."""
+        """Return for each entry whether it belongs to these memories."""
         return np.repeat(are_in(np.sort(np.array(memory_ids, np.int64)), self.memory_ids), self.sizes)
 
 
@@ -404,7 +404,7 @@ def units_in(
         numbers, terms = np.frombuffer(unit_ids, ID), np.frombuffer(lengths, LENGTH)
     except ValueError:
         raise DamagedError(DAMAGED_KEYWORDS) from None
-    # Before anything is made of the sizes: damaged ones would fill the memory.
+    # Before the sizes are used: damaged ones would fill the memory.
     if not int(bases[-1]) == own.sum(dtype=np.int64) == len(numbers) == len(terms) or len(own) != len(memories):
         raise DamagedError(DAMAGED_KEYWORDS)
     return Units(block_ids, bases, memories, own, numbers, terms, np.repeat(memories != 0, own))

@@ -1,4 +1,4 @@
-"""What the servers of several teams share beside memories: the names and limits of namespaces, their tokens, a key."""
+"""What the servers for several teams share besides memories: namespaces with their limits, tokens, a key."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -23,9 +23,10 @@ class Sizes(NamedTuple):
 
 
 class HeldMemory(NamedTuple):
-    """A memory whose writers wait until the end of a transaction. `heir`: the name of the one that it was given to.
+    """A memory whose writers wait until the end of a transaction.
 
-    `give_to`: gives its tables, which then refuse use, to an heir at the end of the transaction.
+    `heir`: the memory it was given to. `give_to`: hands its tables over to an heir at the end of the transaction; they
+    then refuse use.
     """
 
     heir: str | None

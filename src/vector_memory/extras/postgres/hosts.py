@@ -1,7 +1,7 @@
 """Which of the servers that a URL names is used: the primary of the newest timeline.
 
 A server that takes over begins a timeline. The earlier primary may come back afterwards, accept changes and be the
-first in the URL: what is stored there is lost. So all of them are asked.
+first in the URL: what is stored there is lost. So all of them are queried.
 """
 
 import math
@@ -19,19 +19,19 @@ from vector_memory.extras.postgres.errors import UNREACHABLE, UnreachableError, 
 from vector_memory.extras.postgres.generations import TIMELINE
 
 Address = Mapping[str, Any]
-"""What libpq connects to one of them with."""
+"""libpq's parameters for one of them."""
 
 ASKED_SECONDS = 2.0
-"""For so long the answers of the servers are relied on."""
+"""How long the servers' answers are trusted."""
 
 ANSWER_SECONDS = 2.0
-"""How long a server may take to say what it is, once it is connected."""
+"""How long a connected server may take to report its state."""
 
 LONG_SECONDS = 1.0
-"""A server that refuses connections does so at once; one that takes longer than this is not heard at all."""
+"""A server that refuses connections does so at once; one that takes longer than this is silent."""
 
 LISTS = {"host": "PGHOST", "hostaddr": "PGHOSTADDR", "port": "PGPORT"}
-"""The parameters that may have a value for each server, and the variables that stand for them."""
+"""The parameters that may have a value for each server, and their variables."""
 
 FOR_READERS = {"read-only", "standby", "prefer-standby"}
 """Values of target_session_attrs with which libpq chooses the server."""
@@ -58,7 +58,7 @@ NO_PRIMARY = (
 
 
 class ServerState(NamedTuple):
-    """What a server says of itself. `started_at`: distinguishes it from its copies.
+    """A server's own state. `started_at`: distinguishes it from its copies.
 
     `timeline`: on a standby, the newest that it knows.
     """
@@ -69,7 +69,7 @@ class ServerState(NamedTuple):
 
 
 class Host:
-    """One of the servers. `answer`: what it said when it was asked last, or why not. `is_silent`: it did not refuse."""
+    """One of the servers. `answer`: its last state, or why there is none. `is_silent`: it did not refuse."""
 
     def __init__(self, parameters: Address, opened: Callable[[Address], Connection]) -> None:
         self.parameters = parameters
@@ -79,7 +79,7 @@ class Host:
         self._asking = threading.Thread()
 
     def ask(self) -> None:
-        """Begin to ask, unless the last question is not answered yet."""
+        """Begin to query it, unless the last query is unanswered."""
         if not self._asking.is_alive():
             asking = threading.Thread(target=self._ask, daemon=True)
             asking.start()
@@ -130,9 +130,10 @@ class Hosts:
         return False
 
     def _current(self, age: float) -> Host:
-        """Return the server to use. Asks all of them if their answers are older than `age`, in seconds.
+        """Return the server to use.
 
-        One that was silent the last time is waited for only if no other can be used.
+        Queries all if their answers are older than `age`, in seconds. Waits for one that was silent the last time only
+        if no other can be used.
         """
         began = time.monotonic()
         if began - self._asked_at > age:
@@ -173,7 +174,7 @@ def each_of(parameters: Address) -> list[Address]:
 
 
 def newest(states: Collection[ServerState], timeline: int, *, needs_primary: bool) -> ServerState:
-    """Return which of several servers is used. `timeline`: the newest that is known.
+    """Choose one of several servers. `timeline`: the newest that is known.
 
     Raises UnreachableError if it is not certain which is the primary, or none accepts changes although one must.
     """

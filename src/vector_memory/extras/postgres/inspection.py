@@ -30,7 +30,7 @@ LARGE = 10_000
 MOST_DEAD = 0.3
 """The share of dead rows from which on a table should be cleaned."""
 MUCH_SPACE, MOST_TIMES = 32 << 20, 8
-"""What postings may take: so many bytes anyway, and so many times what they need."""
+"""The space that postings may take: this many bytes in any case, and a multiple of what they need."""
 
 SERVER = """
 select current_setting('server_version') as version,
@@ -75,7 +75,7 @@ where schemaname = current_schema() and (
 ) order by relname
 """
 
-# Each store writes some postings anew; the old rows stay as long as a snapshot may see them, and then empty space.
+# Each store rewrites some postings; the old rows stay as long as a snapshot may see them, then leave empty space.
 BLOAT = """
 select pg_total_relation_size('keyword_postings') as taken, coalesce(sum(octet_length(postings)), 0)::bigint as needed,
     (
@@ -97,9 +97,10 @@ order by m.id
 
 
 class Server(NamedTuple):
-    """A server as a connection sees it. `tls`: the version of the encryption, or None.
+    """A server as a connection sees it.
 
-    `open_schema`: that of pgvector if everybody may create functions in it, which statements could call; else None.
+    `tls`: the version of the encryption, or None. `open_schema`: pgvector's schema, if everybody may create functions
+    in it, which statements could call; else None.
     """
 
     version: str
@@ -123,7 +124,7 @@ class Bloat(NamedTuple):
 
     @property
     def is_much(self) -> bool:
-        """Whether they take far more than they need."""
+        """Whether postings take far more than they need."""
         return self.taken > MUCH_SPACE + MOST_TIMES * self.needed
 
 
@@ -175,7 +176,7 @@ def faulty_indexes(connection: Connection) -> list[str]:
 def rebuild_indexes(connection: Connection) -> int:
     """Create the indexes again that are missing or unusable; return their number.
 
-    What a damaged index has hidden is found again, so the memory counts as changed, and writers wait.
+    Rows that a damaged index had hidden reappear, so the memory counts as changed, and writers wait.
     """
     connection.execute("update namespace set revision = revision + 1")
     names = faulty_indexes(connection)
@@ -209,11 +210,11 @@ def vacuum(url: str, schema_name: str) -> int:
 
 
 def misfiled_memories(connection: Connection) -> list[int]:
-    """Return the memories whose passages have another session, kind, agent, iteration or task, or another's chunk."""
+    """Return the memories whose passages have a wrong session, kind, agent, iteration, task or chunk."""
     return fetch_column(connection, MISFILED)
 
 
-# What each server of a URL says of itself, for the doctor.
+# The state of each server of a URL, for the doctor.
 
 SURVEY = f"""{STATE},
     pg_is_in_recovery(),
@@ -256,12 +257,12 @@ class Surveyed(NamedTuple):
 
     @property
     def state(self) -> ServerState:
-        """What decides whether it is used."""
+        """The state that decides whether it is used."""
         return ServerState._make(self[: len(ServerState._fields)])
 
 
 def survey(url: str) -> Iterator[tuple[str, Surveyed | DatabaseError]]:
-    """Return the place of each server, with what it says or why it does not."""
+    """Return each server's address, with its state or why it gives none."""
     for parameters in each_of(parameters_in(url)):
         place = ":".join(f"{parameters[name]}" for name in ("host", "port") if parameters.get(name)) or "The server"
         try:

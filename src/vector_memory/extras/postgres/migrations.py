@@ -1,6 +1,6 @@
-"""Creates the tables of a memory in its schema. All processes may try: one does it.
+"""Creates the tables of a memory in its schema.
 
-Whoever opens a memory that has its tables needs no right to create anything.
+All processes may try: one does it. Opening a memory that has its tables needs no right to create anything.
 """
 
 from secrets import token_hex
@@ -20,7 +20,7 @@ from vector_memory.extras.postgres.transaction_header import GIVEN_AWAY, MOVED, 
 from vector_memory.storage.base import EXPORT_AND_IMPORT
 
 LOCK_KEY = 0x76656374  # "vect"
-"""Of the advisory lock under which the schemas of a database are created and upgraded, one at a time."""
+"""Key of the advisory lock under which a database's schemas are created and upgraded, one at a time."""
 
 MISSING = (
     "There is no memory in this schema of the database yet: run `vector-memory database prepare` with a role that may "
@@ -61,7 +61,7 @@ def prepare(pool: ConnectionPool, schema: str, dimensions: int, *, read_only: bo
 def migrate(connection: Connection, schema: str, dimensions: int) -> None:
     """Create the tables while nobody else does.
 
-    The connection is in a transaction that may take as long as it needs, and whose statements name the tables then.
+    The connection is in a transaction without time limits, whose statements can name the tables afterwards.
     """
     try:
         connection.execute("select set_config('lock_timeout', '60s', true), pg_advisory_xact_lock(%s)", (LOCK_KEY,))

@@ -1,7 +1,7 @@
 """The connections of this process to a server, which all its memories in one database share.
 
-The pool of psycopg waits for a server that is down, and does not say why. This one says so at once, and tries again at
-the next call. It also takes back a connection whose transaction is still ending.
+psycopg's pool waits for a server that is down, without saying why. This one fails at once, and retries at the next
+call. It also accepts a connection whose transaction is still ending.
 """
 
 import threading
@@ -37,7 +37,7 @@ class ConnectionPool:
 
     @classmethod
     def of(cls, url: str, size: int) -> "ConnectionPool":
-        """Return the pool of this process for a database. Whoever asks for it closes it once."""
+        """Return this process's pool for a database. Each caller closes it once."""
         with cls._sharing:
             pool = cls._shared.setdefault(url, cls(url, size))
             pool.users += 1
@@ -93,7 +93,7 @@ class ConnectionPool:
     def _take_back(self, connection: Connection) -> None:
         with self._lock:
             unused: list[tuple[Connection, float]] = []
-            if connection.closed:  # what ended it has probably ended those beside it, even if nobody has noticed
+            if connection.closed:  # the cause has probably ended its neighbours too, even if nobody has noticed
                 unused, self._idle = self._idle, []
             if self._closed or connection.closed:
                 unused.append((connection, 0.0))
@@ -104,7 +104,7 @@ class ConnectionPool:
             one.close()
 
     def _tidy_later(self) -> None:
-        """Close what nobody uses after a while, if there is anything. The lock is held."""
+        """Close idle connections after a while, if there are any. The lock is held."""
         if len(self._idle) > 1 and self._tidying is None:
             self._tidying = threading.Timer(IDLE_SECONDS, self._tidy)
             self._tidying.daemon = True

@@ -38,7 +38,7 @@ OTHERS = {
     "metadata": ['category text collate "C"', 'about_report text collate "C"', 'project text collate "C"'],
     "chunk_count": ["embedding_model_id integer references embedding_models(id)"],
 }
-"""The columns that not every engine has, by the one that they follow."""
+"""The columns that not every engine has, by the column that they follow."""
 
 
 MEMORIES = """
@@ -58,7 +58,7 @@ create index idx_observed_report on session_memories(about_report) where memory_
 create index idx_without_vectors on session_memories(id) where embedding_model_id is null;
 """.replace(DECLARED, declarations_of(TYPES, OTHERS))
 
-# Only of memories that expire, were superseded or are pinned.
+# Only for memories that expire, were superseded or are pinned.
 LIFECYCLES = """
 create table memory_lifecycle (
     memory_id bigint primary key references session_memories(id) on delete cascade,
@@ -218,7 +218,7 @@ create table provenance (
 );
 """
 
-# Keyed hashes of what was deleted, and their random keys.
+# Keyed hashes of deleted memories, and their random keys.
 TRACES = """
 create table trace_keys (
     key bytea primary key

@@ -1,4 +1,4 @@
-"""SQL with its parameters, as a value that can wait until it is sent, and statements that are sent at once."""
+"""SQL with its parameters as a value that can be sent later, and statements that are sent at once."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -50,13 +50,13 @@ class Batch(psycopg.Pipeline):
         try:
             yield from self._communicate_gen()
         except psycopg.Error:
-            with suppress(psycopg.Error):  # what comes later says only that something before has failed
+            with suppress(psycopg.Error):  # later errors only say that an earlier statement has failed
                 yield from self._rest_gen()
             raise
         yield from self._rest_gen()
 
     def _rest_gen(self) -> PQGen[None]:
-        while self.pgconn.flush():  # of the last statements, the socket may have taken a part only
+        while self.pgconn.flush():  # the socket may have taken only part of the last statements
             ready = yield Wait.RW
             if ready & Ready.R:
                 self.pgconn.consume_input()

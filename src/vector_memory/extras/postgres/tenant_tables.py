@@ -1,6 +1,6 @@
-"""What the servers of one database share beside memories: the names and limits of namespaces, tokens, roles, a key.
+"""What the servers of one database share besides memories: namespaces with their limits, tokens, roles, a key.
 
-It is in a schema of its own. Only a role that may create tables changes it; those that serve only read it.
+It is in a separate schema. Only a role that may create tables changes it; roles that serve only read it.
 """
 
 import os
@@ -94,7 +94,7 @@ having r.oid is null or bool_or({HELD.format(acl="c.relacl")} <> w.rights)
     or {HELD.format(acl="d.defaclacl")} <> w.rights
     or {HELD.format(acl="n.nspacl")} <> case when w.rights <> '' then 'USAGE' else '' end
 """
-"""The schemas and roles whose rights differ from those that are wanted, with the tables of the schema."""
+"""The schemas and roles whose rights differ from the wanted ones, with the tables of the schema."""
 
 
 class SharedTables(TeamTables):
@@ -116,7 +116,7 @@ class SharedTables(TeamTables):
         return self._address.of_namespace(name)
 
     def has_memory(self, name: str) -> bool:  # noqa: ARG002 - the engine says what is missing
-        """Return that there is one: it is looked for when it is opened."""
+        """Return True: opening the memory shows whether it exists."""
         return True
 
     def sizes(self, name: str) -> Sizes:
@@ -126,7 +126,7 @@ class SharedTables(TeamTables):
 
     @contextmanager
     def held(self, name: str) -> Iterator[HeldMemory]:
-        """Let the writers of a memory wait during the block."""
+        """Make a memory's writers wait during the block."""
         with self._transaction(writes=True) as connection:
             schema = Identifier(self.address(name).schema).as_string(connection)
             version = fetch_value(connection, f"select schema_version from {schema}.namespace for update")
@@ -134,7 +134,7 @@ class SharedTables(TeamTables):
             yield HeldMemory(source if version == GIVEN_AWAY else None, partial(self.give_away, connection, schema))
 
     def give_away(self, connection: Connection, schema: str, heir: str | None) -> None:
-        """Give the tables of a memory away at the end of the transaction."""
+        """Give away a memory's tables at the end of the transaction."""
         connection.execute(f"update {schema}.provenance set source = %s", (heir,))
         connection.execute(f"update {schema}.namespace set schema_version = {GIVEN_AWAY}, revision = revision + 1")
 
@@ -171,7 +171,7 @@ class DatabaseTeams(Teams):
         self._raw, self._address, self._dimensions = raw, address, dimensions
 
     def make_memory(self, name: str) -> None:
-        """Create the schema of a namespace, which all roles may use as they may use the others."""
+        """Create a namespace's schema, with the roles' usual rights."""
         schema = self._address.of_namespace(name).schema
         known = self._raw.execute(ROLES).fetchall()
         migrations.migrate(self._raw, schema, self._dimensions)
@@ -196,7 +196,7 @@ def rights(known: Sequence[Row], memory: str) -> list[tuple[str, str]]:
 
 
 def grant(connection: Connection, wanted: Sequence[tuple[str, str, str]]) -> None:
-    """Let roles use the tables of schemas as wanted, also those that the current role creates later.
+    """Grant roles the wanted rights on the tables of schemas, including tables that the current role creates later.
 
     `wanted`: schema, role and rights. Raises NotFoundError if a role does not exist.
     """
@@ -240,7 +240,7 @@ def prepare(
 ) -> list[str]:
     """Create or upgrade all tables, and let roles use them; return the schemas of memories.
 
-    If it fails after the first PORTION of memories, those before are prepared: repeat the call.
+    If it fails after the first PORTION of memories, the earlier ones are prepared: repeat the call.
 
     `may_write`: the roles to add, with whether they may write. `only`: these may use the memory of `schema`, no other.
     """

@@ -1,4 +1,4 @@
-"""What every transaction knows of the memory from its beginning: the row of the namespace, the model, what is pending.
+"""What every transaction reads at its beginning: the row of the namespace, the model, pending vectors.
 
 A writer locks the row first, and takes its ids from it. So one writer at a time changes a memory, and ids ascend in the
 order of commits.
@@ -21,7 +21,7 @@ from vector_memory.storage.queries.pending import IS_HELD
 
 NEWER = "A newer release of vector-memory has changed this memory: upgrade vector-memory on this machine."
 GIVEN_AWAY = -1
-"""The version of tables that were copied to another database, and are not used any more."""
+"""The version of tables that were moved to another database, and are no longer used."""
 
 MOVED = (
     "This memory was moved to another database: use the server of that one. Nothing was changed. The administrator can "
@@ -29,8 +29,8 @@ MOVED = (
 )
 MISSING = "The memory has no row in the table `namespace`: restore the database from a backup."
 
-# The row is locked before anything is read: a statement reads what was committed when it began. The lock is waited for
-# briefly, since the wait can be cancelled only between two attempts; other locks may take as long as usual.
+# The row is locked before anything is read, because a statement reads what was committed when it began. Each wait for
+# the lock is brief, since it can be cancelled only between attempts; other locks may take as long as usual.
 LOCK = Statement(
     """
     with locked as (update namespace set revision = revision + 1 where id = 1 returning id)
@@ -78,13 +78,13 @@ class State:
 
     @property
     def is_over(self) -> bool:
-        """Whether the memory goes on from a copy, where nobody has stored yet."""
+        """Whether the memory continues from a copy in which nobody has stored yet."""
         is_behind = self.revision < self.met.revision or self.last_memory_id < self.met.last_memory_id
         return (is_behind and self.lineage.timeline is not None) or generations.is_over(self.generations, self.lineage)
 
     @property
     def gaps(self) -> list[range]:
-        """The ids that were left out, and those after the last one if they may be lost."""
+        """The skipped ids, and those after the last one if they may be lost."""
         gaps = [range(each.last_kept_id + 1, each.first_id) for each in self.generations]
         return [*gaps, range(self.last_memory_id + 1, sys.maxsize)] if self.is_over else gaps
 
@@ -97,10 +97,10 @@ class State:
         return list(range(first, first + count))
 
     def new_generation(self) -> list[Statement]:
-        """Begin one if the memory goes on from a copy: leave out the ids that may be lost. Return what stores it.
+        """Begin a generation if the memory continues from a copy: skip the ids that may be lost.
 
-        A timeline between that of the copy and the last one may be lost as a whole. The revision becomes one that no
-        process has met: the time in milliseconds, since commits take longer than one.
+        Return what stores it. A timeline between the copy's and the last one may be lost as a whole. The revision
+        becomes one that no process has seen: the time in milliseconds, since each commit takes longer than one.
         """
         if self.generations and not self.is_over:
             return []
@@ -114,7 +114,7 @@ class State:
         return [Statement(generations.BEGIN, values)]
 
     def changes(self) -> list[Statement]:
-        """Return what stores the ids that were taken."""
+        """Return the statements that store the ids taken."""
         if not self.has_new_ids:
             return []
         sql = "update namespace set last_memory_id = %s, last_chunk_id = %s, last_passage_id = %s"
@@ -122,7 +122,7 @@ class State:
 
 
 def state_in(cursor: Cursor, met: Marks = NOTHING) -> State:
-    """Return the state that READ has found. `met`: what this process had met before.
+    """Return the state that READ found. `met`: what this process had seen before.
 
     Raises DatabaseError if a newer release has changed the tables.
     """

@@ -1,4 +1,4 @@
-"""The verbs of `storage.connection` for this engine, and what it reads and writes in its own way."""
+"""The verbs of `storage.connection` for PostgreSQL, and its own ways to read and write."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# One array has the numbers of all vectors: arrays of vectors would need the number of their type in this database.
+# One array holds the numbers of all vectors: arrays of vectors would need their type's number in this database.
 ADD_PASSAGES = """
     insert into memory_passages (
         id, model_id, memory_id, chunk_id, start_char, end_char, memory_type, agent_id, session_id, session_iter,
@@ -44,7 +44,7 @@ ADD_PASSAGES = """
 # A role that may not set a sequence may still take numbers from it.
 NUMBER = "nextval(pg_get_serial_sequence('keyword_blocks', 'id'))"
 
-# Until the server does so by itself, plans would be those of empty tables.
+# Until the server does so itself, plans would be those for empty tables.
 ANALYZE = """
 analyze session_memories, memory_chunks, memory_passages, keyword_memories, keyword_blocks, keyword_postings,
     memory_lifecycle, supersessions, later_links
@@ -52,7 +52,7 @@ analyze session_memories, memory_chunks, memory_passages, keyword_memories, keyw
 
 
 class PostgresConnection(connection.Connection):
-    """A connection in a transaction. `unchecked`: that of psycopg, for what does not depend on what may be seen."""
+    """A connection in a transaction. `unchecked`: psycopg's connection, for reads that do not depend on visibility."""
 
     def __init__(self, raw: Connection) -> None:
         self.unchecked = raw
@@ -130,7 +130,7 @@ class PostgresVectors(PendingQueries):
         self._state.models = None
 
     def begin_ahead(self, fingerprint: Fingerprint | None) -> bool:
-        """Read as if all vectors were of this model: to know whether they are would cost a round trip."""
+        """Read as if all vectors were from this model: checking would cost a round trip."""
         self._chosen, self._is_ahead = fingerprint, True
         return True
 

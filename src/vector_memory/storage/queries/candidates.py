@@ -16,7 +16,7 @@ from vector_memory.storage.queries.passages import FIRST_MODEL, Lacking, Model
 from vector_memory.storage.scoring import Numbers, Vectors
 
 WIDESPREAD = {"as_of", "kind", "agent_id", "own_agent_id", "session_iter", "created_after", "created_before"}
-"""Conditions that memories in most blocks fulfil, if any do."""
+"""Conditions that match memories in most blocks, if in any."""
 
 
 class IndexedScope(NamedTuple):
@@ -29,7 +29,7 @@ class IndexedScope(NamedTuple):
 def indexed_scope(
     members: str | None, hidden: str | None, posting_sizes: str | None, postings: bytes, **blocks: Any
 ) -> IndexedScope:
-    """Return what a row has of a scope. `members`: the ids of its memories; None: all of its kind but the `hidden`."""
+    """Return a scope's part of a row. `members`: the ids of its memories; None: all of its kind but the `hidden`."""
     units = units_in(**blocks)
     if members is not None:
         units = units.of_memories(json.loads(members))
@@ -54,21 +54,21 @@ class Likely(NamedTuple):
 
 
 class Worth(Protocol):
-    """What the passages of units gain by their words, in terms of cosines. `left_out`: memories outside the scope."""
+    """The bonus of units' passages for their words, as cosines. `left_out`: memories outside the scope."""
 
     left_out: Sequence[int]
 
     def of(self, unit_ids: Numbers) -> Vectors:
-        """Return it for passages, given the ids of their units; -inf for those outside the scope."""
+        """Return the bonus of passages, given the ids of their units; -inf outside the scope."""
 
     def best(self, count: int) -> Numbers:
-        """Return the ids of the units that gain most, at most `count`."""
+        """Return the ids of up to `count` units with the highest bonus."""
 
 
 class Candidates(Queries, ABC):
     """Reads what searches compare: the vectors of one model. Raises DamagedError.
 
-    What is abstract, each engine does in its own way. `lacking`: the memories that lack vectors of the model.
+    Each engine implements the abstract methods. `lacking`: the memories that lack vectors of the model.
     `is_read`: the condition that a passage `p` is of the model.
     """
 
@@ -125,7 +125,7 @@ class Candidates(Queries, ABC):
 
     @read
     def oldest_of_newest(self, scope: Scope, passages: int) -> Steps[int]:
-        """Return the id of the memory that has the first of so many newest passages; 0: there are not more."""
+        """Return the id of the memory with the oldest of so many newest passages; 0: there are no more."""
         condition = memory_filter(scope)
         sql = f"""
             select p.memory_id from memory_passages p join session_memories m on m.id = p.memory_id
@@ -167,7 +167,7 @@ class Candidates(Queries, ABC):
 
     @read
     def compared_ahead(self, scope: Scope, query: Vectors) -> Steps[ComparedPassages | None]:  # noqa: ARG002
-        """Return what `compared` returns, if asking for it at the same time as for all else is faster."""
+        """Return what `compared` returns, if reading it together with everything else is faster."""
         yield from ()
         return None
 
@@ -175,7 +175,7 @@ class Candidates(Queries, ABC):
     def likeliest_ahead(
         self, scope: Scope, query: Vectors, limit: int, newest: int, besides: str | None
     ) -> Steps[Likely | None]:
-        """Return what `likeliest` returns, if asking for it before anything is known of the units is faster.
+        """Return what `likeliest` returns, if reading it before the units are known is faster.
 
         `besides`: a session that is not in a scope that names none.
         """

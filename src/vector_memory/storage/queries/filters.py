@@ -36,7 +36,7 @@ LIFETIMES: dict[AsOf, list[str]] = {None: [CURRENT], ANY: [UNEXPIRED]}
 """Conditions for the values of `as_of` that are not times."""
 
 HIDDEN: dict[AsOf, str] = {None: OUTDATED, ANY: EXPIRED}
-"""Whether memories whose lifecycle is `l` do not fulfil them."""
+"""Whether memories whose lifecycle is `l` do not match them."""
 
 
 def memory_filter(scope: Scope) -> Filter:

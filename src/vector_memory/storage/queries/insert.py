@@ -33,7 +33,7 @@ Numbered = Literal["memory", "chunk", "passage"]
 LONGEST_INDEXED = 200
 """Characters of a value in an index of PostgreSQL."""
 
-# The place of a memory is its kind, agent, session, iteration, task and parent report; for knowledge also its category.
+# A memory's place is its kind, agent, session, iteration, task and parent report; for knowledge also its category.
 DUPLICATES = """
 from session_memories m
 where {visible:m} and m.content_hash = %(content_hash)s and m.memory_type = %(kind)s and m.agent_id = %(agent_id)s
@@ -90,7 +90,7 @@ class EnrichedChunk(NamedTuple):
 
 
 class DuplicateQueries(Queries):
-    """Finds the memory with the same content in the same place. A writer reads with it where its words would go."""
+    """Finds the memory with the same content in the same place. A writer also reads where its words would go."""
 
     @cached_property
     def keywords(self) -> "KeywordIndex":
@@ -102,7 +102,7 @@ class DuplicateQueries(Queries):
     def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
         """Return the id of the current memory with the same text, kind, session, iteration, agent and task, or None.
 
-        `at`: of the one that was created at this time instead.
+        `at`: the one created at this time instead.
         """
         self.connection.require(new.session_id)
         return next(iter(self.connection.fetch(*duplicate_of(new, content_hash, at))), None)
@@ -118,10 +118,10 @@ class DuplicateQueries(Queries):
 
 
 class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterChanges, TraceChanges):
-    """Adds and deletes memories. What is abstract, each engine does in its own way."""
+    """Adds and deletes memories. Each engine implements the abstract methods."""
 
     def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
-        """Return what a reader returns, and read in the same round trip what `add_memory` needs."""
+        """Return what a reader returns; the same round trip reads what `add_memory` needs."""
         self.connection.require(new.session_id)
         open_block = self.keywords.open_block(str(new.kind))
         found, blocks = self.connection.batch(duplicate_of(new, content_hash, at), open_block)
@@ -151,10 +151,10 @@ class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterCha
         return memory_id
 
     def add_vectors(self, memory: Memory, derived: Derived, *, after: int, is_last: bool) -> bool:
-        """Add vectors of a stored memory that has those of its first `after` passages, and chunks if it has none.
+        """Add vectors of a stored memory after its first `after` passages, and chunks if it has none.
 
-        `is_last`: it then has all its vectors. False, having added nothing: another process was faster, or the memory
-        is gone. Raises EmbeddingUnavailableError like `add_memory`.
+        `is_last`: it then has all its vectors. Returns False, having added nothing, if another process was faster or
+        the memory is gone. Raises EmbeddingUnavailableError like `add_memory`.
         """
         embedded = derived.embedded
         known = {"id": memory.id, "enriched": derived.enriched, "title": memory.title}
@@ -212,10 +212,10 @@ class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterCha
         return chunk_ids
 
     def amend(self, memory: Memory, words: "Words | None", now: str) -> bool:
-        """Store the title, description, tags and metadata that a memory has now.
+        """Store a memory's new title, description, tags and metadata.
 
         `words`: those of all its units, if its title has changed. Returns whether its vectors embedded the title: then
-        it has none any more.
+        they are removed.
         """
         sql = """
             update session_memories set title = %(title)s, description = %(description)s, tags = %(tags)s,
@@ -263,7 +263,7 @@ class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterCha
         return found.chunk_count
 
     def insert_row(self, memory: Memory, model_id: int | None, *, is_dated: bool = False) -> None:
-        """Insert the row of a memory. `is_dated`: in the turn of the latest one that was written before it."""
+        """Insert the row of a memory. `is_dated`: with the turn of the latest one written before it."""
         values = {field.name: getattr(memory, field.name) for field in fields(memory)}
         sizes = {"content_length": len(memory.content), "content_bytes": len(memory.content.encode())}
         stored = {"metadata": as_json(memory.metadata), "model_id": model_id, "is_dated": is_dated}
@@ -307,14 +307,14 @@ def place_of(memory: NewMemory, content_hash: str) -> dict[str, Any]:
         "session_id": memory.session_id,
         "session_iter": memory.session_iter,
         "task_code": memory.task_code,
-        # All as JSON: SQLite has no type for some JSON values. PostgreSQL reads no JSON that has NUL in a name.
+        # All as JSON: SQLite has no type for some JSON values. PostgreSQL rejects JSON with NUL in a name.
         "metadata": as_json(metadata),
         "root": as_json({"root": metadata["root"]})[1:-1] if "root" in metadata else None,
     }
 
 
 def copied_from(metadata: dict[str, Any]) -> dict[str, str | None]:
-    """Return the values of the metadata that have columns of their own in PostgreSQL."""
+    """Return the metadata values that have their own columns in PostgreSQL."""
     about = metadata.get("parent_report_id")
     return {
         "about_report": None if about is None else as_json(about)[:LONGEST_INDEXED],
@@ -329,7 +329,7 @@ def text_of(value: object) -> str | None:
 
 
 def as_stored(memory_id: int, new: NewMemory, content_hash: str, history: History, chunk_count: int) -> Memory:
-    """Return a new memory as it will be stored, but for the turn of a dated one, which only the database knows."""
+    """Return a new memory as it will be stored, except the turn of a dated one, which only the database knows."""
     return Memory(
         id=memory_id,
         memory_type=str(new.kind),

@@ -104,7 +104,7 @@ class KeywordIndex:
         return Asked(Block, sql, {"kind": kind, "rules": RULES})
 
     def keep_open(self, kind: str, blocks: Sequence[Block]) -> None:
-        """Keep what the query has found, so that `add` does not ask."""
+        """Keep the query's result, so that `add` does not read it."""
         self.open[kind] = next(iter(blocks), Block(0, UNITS_PER_BLOCK))
 
     def add(self, memory_id: int, kind: str, unit_ids: Sequence[int], words: Words) -> None:
@@ -124,7 +124,7 @@ class KeywordIndex:
     def remove(self, memory_id: int) -> None:
         """Remove a memory, if it is there. This must happen before the memory is deleted.
 
-        What is left of a block with little left moves to the open one, so that searches read few blocks.
+        The rest of an almost empty block moves to the open one, so that searches read few blocks.
         """
         self.open.clear()
         blocks, rows = self.connection.batch(
@@ -185,7 +185,7 @@ class KeywordIndex:
         return self.connection.fetch_column(sql, {"id": block_id})
 
     def index_again(self) -> bool:
-        """Index the words of the first block again whose terms were made by earlier rules; False: there is none.
+        """Reindex the first block whose terms come from earlier rules; False: there is none.
 
         This takes about 0.1 s. A unit keeps its place. A damaged block stays as it is: `vector-memory doctor` finds it.
         """

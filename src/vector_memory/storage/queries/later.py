@@ -19,7 +19,7 @@ from session_memories m cross join session_memories other where m.id = %(id)s an
 on conflict do nothing
 """
 
-# What a memory says of a subject now, it also says instead of what an older one on it has corrected.
+# A memory that corrects another also replaces what that one has corrected.
 LINK_FURTHER = """
 insert into later_links (older_id, newer_id, evidence)
 select l.older_id, %(id)s, max(l.evidence) from later_links l join later_links own on own.older_id = l.newer_id
@@ -65,7 +65,7 @@ class LaterQueries(Queries):
         return ask(Link, sql, {"ids": list(memory_ids)})
 
     def after(self, after: tuple[int, int], limit: int) -> list[Link]:
-        """Return the first `limit` links behind those of an older and a newer memory, in this order."""
+        """Return the first `limit` links after the one of an older and a newer memory, in this order."""
         sql = """
             select older_id, newer_id, evidence from later_links where (older_id, newer_id) > (%(older)s, %(newer)s)
             order by older_id, newer_id limit %(limit)s

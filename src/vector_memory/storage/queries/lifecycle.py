@@ -1,9 +1,9 @@
 """How long memories are current: until they expire, or until a later memory supersedes them.
 
-`supersessions` has who supersedes whom. A memory is superseded while any memory is left that supersedes it, also by way
-of others: what a memory supersedes is left to those that supersede it in turn, once it has expired or is deleted. What
-follows is kept in `memory_lifecycle`, so that a search asks for one row of each memory that has one: from when on a
-memory is superseded, and when all that supersedes it will have expired; usually never.
+`supersessions` records which memory supersedes which. A memory is superseded as long as any memory that supersedes it
+exists, directly or through others: once a memory has expired or is deleted, what it supersedes passes to those that
+supersede it. The result is kept in `memory_lifecycle`, so that a search reads at most one row for each memory: when it
+was superseded, and when everything that supersedes it will have expired; usually never.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -16,7 +16,7 @@ EXPIRED = "l.expires_at <= {utc}"
 """Whether a memory whose lifecycle is `l` no longer exists for readers. A transaction has one time for all of them."""
 
 SUPERSEDED = "l.superseded_at is not null and (l.superseded_until is null or l.superseded_until > {utc})"
-"""Whether it is superseded now. When that began does not matter: clocks differ."""
+"""Whether it is superseded now, whenever that began: clocks differ."""
 
 OUTDATED = f"({EXPIRED} or {SUPERSEDED})"
 """Whether it has expired or is superseded."""
@@ -65,9 +65,9 @@ m.created_at <= %(as_of)s and not exists (
     )
 )
 """
-"""Whether it was stored, and neither superseded nor expired, at a time. What has expired since then is as if it had
-been deleted, for itself and for what it superseded: so it does not matter when it is erased. What superseded it
-directly is looked at first, because PostgreSQL takes .2 ms or more for each recursion before it knows the tables."""
+"""Whether it was stored, and neither superseded nor expired, at a time. A memory that has expired since counts as
+deleted, for itself and for what it superseded, so it does not matter when it is erased. Direct supersessions are
+checked first, because PostgreSQL takes .2 ms or more for each recursion before it knows the tables."""
 
 SUPERSEDING = """
 select o.id as memory_id, ol.superseded_at as known_at, ol.superseded_until as known_until, n.id as newer_id,
@@ -76,7 +76,7 @@ from ({memories}) o left join memory_lifecycle ol on ol.memory_id = o.id
 left join supersessions s on s.older_id = o.id left join session_memories n on n.id = s.newer_id
 left join memory_lifecycle nl on nl.memory_id = n.id order by o.id desc
 """
-"""What supersedes memories directly, and since when each is superseded itself; for what nothing does, one row, too."""
+"""What supersedes memories directly, and since when each is superseded itself; one row also if nothing does."""
 
 BEFORE = """
 with recursive earlier(id, step) as (
@@ -109,7 +109,7 @@ def links(near: str, far: str) -> str:
 
 
 class Lifecycle(NamedTuple):
-    """When a memory expires, from when until when it is superseded, and whether it is pinned. None: never, for ever."""
+    """When a memory expires, when it is superseded, and whether it is pinned. None: never, for ever."""
 
     expires_at: str | None = None
     superseded_at: str | None = None
@@ -142,14 +142,14 @@ class Supersession(NamedTuple):
 
 
 MOST_COUNTED = 1_000
-"""Superseded memories of a scope that are counted."""
+"""Maximum number of superseded memories of a scope that are counted."""
 
 
 class LifecycleQueries(Queries):
     """Reads which memories are current."""
 
     def expired(self, limit: int) -> list[int]:
-        """Return the ids of up to `limit` memories that have expired, those that did first in front."""
+        """Return the ids of up to `limit` expired memories, the first to expire first."""
         sql = f"""
             select l.memory_id from memory_lifecycle l join session_memories m on m.id = l.memory_id
             where {EXPIRED} order by l.expires_at limit %(limit)s
@@ -174,12 +174,12 @@ class LifecycleQueries(Queries):
         return ask(Supersession, links("newer_id", "older_id"), {"ids": list(memory_ids)})
 
     def wrong(self) -> list[int]:
-        """Return the memories that are not superseded as what supersedes them says."""
+        """Return the memories whose superseded state contradicts their links."""
         return list(wrong_spans(self.connection, ALL_SUPERSEDED)[1])
 
 
 def wrong_spans(connection: Connection, memories: str, **parameters: object) -> tuple[set[int], dict[int, Span]]:
-    """Return the ids that a query finds, and the spans of those memories that are not kept as they follow."""
+    """Return the ids that a query finds, and the correct spans of memories whose stored spans are wrong."""
     rows = connection.fetch(Superseding, SUPERSEDING.format(memories=memories), parameters)
     wrong: dict[int, Span] = {}
     for memory_id, group in groupby(rows, key=lambda row: row.memory_id):
@@ -194,7 +194,7 @@ class LifecycleChanges(Queries):
     """Changes which memories are current."""
 
     def expire(self, memory_id: int, at: str | None) -> None:
-        """Let a memory expire at a time, or never."""
+        """Set when a memory expires, or that it never does."""
         self._set(memory_id, expires_at=at)
         self.refresh(self._superseded_directly(memory_id))
 
@@ -203,20 +203,20 @@ class LifecycleChanges(Queries):
         self._set(memory_id, pinned=pinned)
 
     def keep(self, memory_id: int, expires_at: str | None, *, pinned: bool) -> None:
-        """Let a new memory expire at a time, unless that is None, and pin it if it is `pinned`."""
+        """Set when a new memory expires, unless that is None, and pin it if it is `pinned`."""
         if expires_at is not None:
             self.expire(memory_id, expires_at)
         if pinned:
             self.pin(memory_id, pinned=True)
 
     def supersede(self, newer_id: int, older_ids: Iterable[int]) -> None:
-        """Let a memory supersede others, which have lower ids: so no memory supersedes itself in the end."""
+        """Make a memory supersede others, which have lower ids, so there are no cycles."""
         older = list(older_ids)
         self._link(Supersession(each, newer_id) for each in older)
         self.refresh(older)
 
     def release(self, newer_id: int, older_ids: Iterable[int]) -> None:
-        """Let a memory no longer supersede others, also those that it supersedes by way of what has expired."""
+        """Stop a memory from superseding others, directly or through expired ones."""
         gone = f"""
             select s.older_id from supersessions s join memory_lifecycle l on l.memory_id = s.older_id
             where s.newer_id = %(id)s and {EXPIRED}
@@ -229,7 +229,7 @@ class LifecycleChanges(Queries):
         self.refresh(older)
 
     def bypass(self, memory_id: int) -> list[int]:
-        """Prepare for deleting a memory, and return what it supersedes: from now on, what supersedes it does."""
+        """Prepare to delete a memory, and return what it supersedes: that passes to what supersedes it."""
         older = self._superseded_directly(memory_id)
         if older:
             sql = "select older_id, newer_id from supersessions where older_id = %(id)s"
@@ -247,9 +247,9 @@ class LifecycleChanges(Queries):
         return self.connection.fetch_column(sql, {"ids": list(memory_ids)})
 
     def refresh(self, memory_ids: Iterable[int]) -> None:
-        """Set from when until when memories are superseded, and what follows for those that they supersede.
+        """Set when memories are superseded, and the consequences for those they supersede.
 
-        Mostly nothing follows. If all memories of a chain expire, it does for each: so ever more are read at once.
+        Mostly there are none. If all memories of a chain expire, each has some, so more and more are read at once.
         """
         waiting, steps = set(memory_ids), 1
         while waiting:
@@ -270,7 +270,7 @@ class LifecycleChanges(Queries):
 
 
 def span_of(newer: Iterable[Superseding], changed: Mapping[int, Span]) -> Span:
-    """Return when a memory is superseded, given what supersedes it, and what has `changed` since that was read."""
+    """Return when a memory is superseded, given what supersedes it, and what has `changed` since the read."""
     since, until = list[str](), list[str | None]()
     for each in newer:
         if each.newer_id is not None and each.created_at is not None:

@@ -57,7 +57,7 @@ m.id, {", ".join(SELECTED.values())},
 """
 
 DECLARED = "{columns}"
-"""What stands for the columns of memories, but the id, in the statement that creates their table."""
+"""Placeholder for the columns of memories, except the id, in the statement that creates their table."""
 
 
 def declarations_of(
@@ -65,7 +65,7 @@ def declarations_of(
 ) -> str:
     """Return the declarations of the columns of memories.
 
-    `others`: of those that not every engine has, by the one that they follow.
+    `others`: columns that not every engine has, by the column that they follow.
     """
     declarations = []
     for one in MEMORY_COLUMNS:
@@ -92,7 +92,7 @@ def memory_from_row(*, tags: str, metadata: str, auto_chunk: int, pinned: int, *
 
 
 class Imprint(NamedTuple):
-    """What tells whether a memory has a text, and where it came from."""
+    """The hash of a memory's text, and its origin."""
 
     id: int
     content_hash: str
@@ -110,7 +110,7 @@ def observation_from_row(*, metadata: str, **columns: Any) -> Observation:
 
 
 def beside(side: str, order: str) -> str:
-    """Return the query for what stands on one side of a memory.
+    """Return the query for the neighbours on one side of a memory.
 
     The index of sessions has the memories of a session, kind and iteration in the order of storing.
     """
@@ -133,7 +133,7 @@ where {{visible:m}} and m.id {{among:ids}} and m.chunk_count <= 1 and {{project:
 
 
 def neighbours_from_row(*, id: int, before: str, after: str) -> tuple[int, Neighbours]:  # noqa: A002 - a column
-    """Return what stands beside a memory."""
+    """Return a memory's neighbours."""
     return id, Neighbours([*starmap(Neighbour, json.loads(before))][::-1], [*starmap(Neighbour, json.loads(after))])
 
 
@@ -187,10 +187,7 @@ class MemoryQueries(OverVectors):
     def observations_on(
         self, report_ids: Sequence[int], limit: int, characters: int, scope: Scope
     ) -> Steps[list[Observation]]:
-        """Return the last observations of a scope on these reports, with the beginnings of their text.
-
-        The oldest come first, but corrections before all others.
-        """
+        """Return the last observations of a scope on these reports: corrections first, then the oldest first."""
         condition, seen = memory_filter(scope), report_ids
         if self.connection.sessions is not None:
             seen = list((yield from self.origins.steps(report_ids)))
@@ -210,9 +207,9 @@ class MemoryQueries(OverVectors):
     def neighbours(
         self, memory_ids: Sequence[int], count: int, characters: int, *, same_agent: bool
     ) -> Steps[dict[int, Neighbours]]:
-        """Return the beginnings of what stands beside memories, among those of their kind, session and iteration.
+        """Return the beginnings of memories' neighbours, within their kind, session and iteration.
 
-        Only what hooks and imports have stored of a conversation stands beside anything: its metadata name a project.
+        Only memories of conversations, stored by hooks and imports, have neighbours: their metadata names a project.
         """
         parameters = {"ids": list(memory_ids), "count": count, "characters": characters, "same_agent": same_agent}
         found = yield Asked(neighbours_from_row, NEIGHBOURS, parameters)
@@ -262,7 +259,7 @@ class MemoryQueries(OverVectors):
     ) -> int | None:
         """Return the id of the memory with this text, kind, session, iteration, agent and task, or None.
 
-        Of several the one of this time, or else the first.
+        Of several, the one of this time, or else the first.
         """
         sql = f"""
             select m.id from session_memories m
@@ -294,7 +291,7 @@ class MemoryQueries(OverVectors):
                 where {{visible:m}} and {self.vectors.lacking.condition} and {condition.sql}
             """
         elif since is None and scope.as_of in HIDDEN and condition.parameters.keys() <= {"kind"}:
-            # To look at the lifecycle of each of a million memories takes ten times as long.
+            # Checking the lifecycle of each of a million memories takes ten times as long.
             stored = f"{{visible:m}} and {memory_filter(replace(scope, as_of=STORED)).sql}"
             sql = f"""
                 select (select count(*) from session_memories m where {stored}) - (
@@ -326,7 +323,7 @@ class MemoryQueries(OverVectors):
         return int(found[0])
 
     def count_all(self) -> int:
-        """Return the number of memories, also of those that may not be seen."""
+        """Return the number of memories, hidden ones included."""
         sql = "select count(*) from session_memories m {exempt:how full the memory is, is said to everybody}"
         return int(self.connection.fetch_value(sql))
 
@@ -342,7 +339,7 @@ class MemoryQueries(OverVectors):
         return dict(found)
 
     def _count_kinds(self, scope: Scope) -> Steps[dict[str, int]]:
-        """Count all memories of a scope, and subtract what is no longer there: few memories have a lifecycle."""
+        """Count all memories of a scope, and subtract those no longer current: few memories have a lifecycle."""
         stored = memory_filter(replace(scope, as_of=STORED))
         sql = f"""
             select name, cast(sum(number) as bigint) as number from (
@@ -358,10 +355,7 @@ class MemoryQueries(OverVectors):
         return dict(found)
 
     def expendable(self, scope: Scope) -> list[Expendable]:
-        """Return memories of a scope that are not pinned: tagged ones, the least read first, if it is of that kind.
-
-        Else all others, the oldest first.
-        """
+        """Return unpinned memories of a scope: tagged ones the least read first, others the oldest first."""
         condition = memory_filter(scope)
         sql = f"""
             select m.id, (select count(*) from memory_chunks where parent_id = m.id) as chunk_count
@@ -373,7 +367,7 @@ class MemoryQueries(OverVectors):
         return self.connection.fetch(Expendable, sql, parameters)
 
     def corrections(self, memory_ids: Collection[int]) -> list[Supersession]:
-        """Return which of these memories correct a part of a report that exists."""
+        """Return those of these memories that correct part of an existing report."""
         sql = f"""
             select m.id, m.content_hash, m.metadata from session_memories m
             where m.id {{among:ids}} and m.memory_type = '{MemoryKind.REPORT_OBSERVATION}'
@@ -392,7 +386,7 @@ class MemoryQueries(OverVectors):
     def changes_after(self, cursor: Cursor, scope: Scope, limit: int) -> list[Memory]:
         """Return the first `limit` memories of a scope after a cursor, in the order of their commits.
 
-        That is the order of ids, which are given under the lock of all writers, and never twice.
+        That is the order of ids, which are assigned under the writers' lock, and never twice.
         """
         condition = memory_filter(scope)
         sql = f"""

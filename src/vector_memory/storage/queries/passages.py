@@ -26,7 +26,10 @@ where p.memory_id {among:ids}
 
 
 class Model(NamedTuple):
-    """A model that has vectors in the memory. `is_current`: new ones are stored; others leave after `reembed`."""
+    """A model with vectors in the memory.
+
+    `is_current`: new vectors come from it; others' are removed after `reembed`.
+    """
 
     id: int
     fingerprint: Fingerprint
@@ -92,13 +95,13 @@ class States(NamedTuple):
 
 
 LACKING = Lacking("{indexed_by:idx_embedding_model}", "m.embedding_model_id is null")
-"""The memories that lack vectors while these are of one model."""
+"""The memories that lack vectors, while all vectors are from one model."""
 
 
 class PassageQueries(Queries, ABC):
-    """Reads passages: those of the current model, or of another one that is chosen by `require_comparable`.
+    """Reads the passages of the current model, or of another one chosen by `require_comparable`.
 
-    What is abstract, each engine does in its own way.
+    Each engine implements the abstract methods.
     """
 
     _chosen: Fingerprint | None = None
@@ -122,7 +125,7 @@ class PassageQueries(Queries, ABC):
         """What searches compare."""
 
     def begin_ahead(self, fingerprint: Fingerprint | None) -> bool:
-        """Begin to read before anything is known of the memory: vectors of this fingerprint; None: no vectors.
+        """Begin to read before the memory's state is known: vectors of this fingerprint; None: no vectors.
 
         Returns False if there are no vectors of the fingerprint.
         """
@@ -134,7 +137,7 @@ class PassageQueries(Queries, ABC):
         return True
 
     def end_ahead(self) -> bool:
-        """Return whether what was read since `begin_ahead` is right."""
+        """Return whether the reads since `begin_ahead` are valid."""
         return True
 
     @property
@@ -158,7 +161,7 @@ class PassageQueries(Queries, ABC):
         model, is_changed = self.model, len(self.models()) > 1
         if model is None or not is_changed:
             return LACKING
-        if model.is_current:  # from an index: in the rows, this column stands behind the text
+        if model.is_current:  # from an index: in the rows, this column is behind the text
             sql = f"select id from session_memories where embedding_model_id is distinct from {model.id}"
             return Lacking("", f"m.id in ({sql})")
         sql = f"select 1 from memory_passages where memory_id = m.id and model_id = {model.id}"
@@ -268,7 +271,7 @@ class OverVectors(Queries):
 
 
 class PassageChanges(Queries, ABC):
-    """Adds and deletes passages. What is abstract, each engine does in its own way."""
+    """Adds and deletes passages. Each engine implements the abstract methods."""
 
     vectors: PassageQueries
 

@@ -185,7 +185,7 @@ class ChangeOfModel(Queries):
         return [model for model in self._vectors.models() if not model.is_current]
 
     def begin(self, fingerprint: Fingerprint) -> None:
-        """Make a model the current one. What only some passages of a memory have of the one before is removed."""
+        """Make a model the current one. Incomplete vectors of the previous one are removed."""
         if fingerprint == self._vectors.fingerprint():
             return
         self._writer.discard_vectors(None)
@@ -233,5 +233,5 @@ class ChangeOfModel(Queries):
         return True
 
     def release_lease(self, owner: str) -> None:
-        """Let another process go on."""
+        """Let another process continue."""
         self.connection.later("update upkeep set leased_until = 0 where owner = %(owner)s", {"owner": owner})

@@ -127,7 +127,7 @@ def wait_for_locks(connection: apsw.Connection) -> None:
 
 @contextlib.contextmanager
 def waiting_at_most(connection: apsw.Connection, seconds: float) -> Iterator[None]:
-    """Let SQLite wait for other processes for another time than `wait_for_locks` sets."""
+    """Change how long SQLite waits for other processes from what `wait_for_locks` sets."""
     connection.set_busy_timeout(int(seconds * 1000))
     try:
         yield
@@ -136,7 +136,7 @@ def waiting_at_most(connection: apsw.Connection, seconds: float) -> Iterator[Non
 
 
 def flush_the_disk_too(connection: apsw.Connection) -> None:
-    """Let a commit on macOS reach the disk itself: fsync leaves it in the disk's cache. Elsewhere nothing changes."""
+    """Make a commit on macOS reach the disk itself: fsync leaves it in the disk's cache. No effect elsewhere."""
     connection.pragma("fullfsync", True)
     connection.pragma("checkpoint_fullfsync", True)
 
@@ -156,7 +156,7 @@ def set_up(connection: apsw.Connection, synchronous: str) -> None:
 
 
 def stop_when_unwanted(connection: apsw.Connection) -> None:
-    """Stop a statement of which nobody wants the result any more. It raises CancelledCallError."""
+    """Stop a statement whose result nobody wants any more. It raises CancelledCallError."""
 
     def check() -> bool:
         require_wanted()
@@ -186,7 +186,7 @@ def retry_while_locked(action: Callable[[], object]) -> None:
             return
 
 
-# What a connection needs where SQLite cannot create the files next to a database: no space, or no permission.
+# Connects where SQLite cannot create the files next to a database: no space, or no permission.
 
 READ_ONLY = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 
@@ -326,7 +326,7 @@ def erase_if_unread(connection: apsw.Connection) -> bool:
 
 
 def count_delete(connection: apsw.Connection) -> None:
-    """Record, in the transaction that deletes, that bytes have to be erased."""
+    """Record in the deleting transaction that bytes have to be erased."""
     connection.execute("update erasure set deletes = deletes + 1")
 
 

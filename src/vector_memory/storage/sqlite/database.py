@@ -167,7 +167,7 @@ class Database:
         """Move the log into the file and empty it, so that deleted bytes are gone from both.
 
         False: somebody else is reading or writing. This does not wait: the file records that bytes have to be erased,
-        and every process tries again with its next write, when it opens the file, and when it closes it.
+        and every process retries after its next write, and when it opens or closes the file.
         """
         if not self._is_opened:
             return True
@@ -327,7 +327,7 @@ class ReaderPool:
 
 
 class CommitWatch:
-    """Looks at a file through a connection of its own, which SQLite tells of the commits of all others."""
+    """Watches a file through a separate connection, which sees the commits of all others."""
 
     def __init__(self, connect: Callable[[], apsw.Connection]) -> None:
         """`connect` opens a connection that only reads."""

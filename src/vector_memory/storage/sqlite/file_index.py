@@ -1,4 +1,4 @@
-"""The index of a folder of Markdown files: a memory in a file of its own, made from the folder and never precious."""
+"""The index of a folder of Markdown files: a memory in a separate file, which can always be rebuilt from the folder."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 
 APPLICATION_ID = 0x43574546
-"""What says in the header of an SQLite file that it is one of these, and no memory of sessions."""
+"""Marks the header of an SQLite file as an index, not a memory of sessions."""
 
 VERSION = 7
 """Version of how files are cut. An index of another version is rebuilt."""
@@ -29,13 +29,13 @@ class IndexDatabase(Database):
 
     def __init__(self, path: Path, *, dimensions: int, vectors: bool = True) -> None:
         self._vectors = vectors
-        # What is lost in a power cut is made again from the folder.
+        # Losses in a power cut are rebuilt from the folder.
         extend = load_vector_search if vectors else nothing_to_load
         super().__init__(path, dimensions=dimensions, synchronous="NORMAL", extend=extend)
         self.create()
 
     def is_in_place(self) -> bool:
-        """Whether the file is still the one that was opened: another process may have made it anew."""
+        """Whether the file is still the one that was opened: another process may have rebuilt it."""
         return self._files.are_in_place()
 
     def _prepare(self, writer: apsw.Connection, dimensions: int) -> None:
@@ -92,7 +92,7 @@ class OutdatedIndexError(DatabaseError):
 
 
 def is_worthless(error: DatabaseError) -> bool:
-    """Return whether an error says that the index is damaged or outdated, and must be rebuilt."""
+    """Return whether an error means that the index is damaged or outdated, and must be rebuilt."""
     cause = error.__cause__
     is_damaged = isinstance(error, DamagedError) and cause is None
     is_unusable = isinstance(cause, apsw.SQLError | apsw.CorruptError | apsw.NotADBError | UnicodeDecodeError)

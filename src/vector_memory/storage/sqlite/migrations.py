@@ -73,7 +73,7 @@ def altered_names(connection: apsw.Connection, expected: Schema) -> set[str]:
 
 @lru_cache(maxsize=256)
 def normal(sql: str) -> str:
-    """Return a statement without what does not matter: quotes, white space, case, the lengths of vectors."""
+    """Normalize a statement: quotes, white space, case, the lengths of vectors."""
     sql = re.sub(r"\s+", " ", sql.replace('"', "").lower())
     sql = re.sub(r" ?([(),=;]) ?", r"\1", sql)
     return re.sub(r"(float|bit)\[\d+\]", r"\1[]", re.sub(r"\bmain\.", "", sql)).strip()
@@ -91,7 +91,7 @@ def require_ours(connection: apsw.Connection) -> None:
 
 
 def altered_in(connection: apsw.Connection) -> set[str]:
-    """Return what of the schema of this release is missing or different, with the tables of the file's models."""
+    """Return what is missing or different in the schema, including the tables of the file's models."""
     models: list[int] = []
     if "embedding_models" in names_of_tables(connection):  # a view in its place can run forever
         with contextlib.suppress(apsw.SQLError):
@@ -114,7 +114,7 @@ def expected_schema(models: tuple[int, ...]) -> Schema:
 
 
 def migrate(connection: apsw.Connection, dimensions: int, cut: legacy.Cut | None = None) -> None:
-    """Create the tables. A file that has them is not written, nor is one that is not ours.
+    """Create the tables. A file that has them is not written, nor is another program's.
 
     `cut`: cuts the documents of the original server that have no chunks yet.
     """
@@ -236,7 +236,7 @@ def is_record_wrong(connection: apsw.Connection) -> bool:
 def close_to_others(path: Path) -> None:
     """Let only the owner read and write a file of the original server, with its log: it used to be open to everybody.
 
-    A file of another owner stays as it is; `vector-memory doctor` tells.
+    Another owner's file stays as it is; `vector-memory doctor` reports it.
     """
     for file in (path, log_of(path), log_index_of(path)):
         with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
-"""Repairs a file by copying: every memory that can be read goes into a new file, and what is derived is made again.
+"""Repairs a file by copying: every readable memory goes into a new file, and derived data is rebuilt.
 
-Chunks and vectors are copied with their memory where they fit its text. Of a memory that cannot be read as it is, each
-column is read on its own: while there is a text, the rest may be missing.
+Chunks and vectors that fit a memory's text are copied with it. A memory that cannot be read as a whole is read column
+by column: as long as there is a text, the rest may be missing.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ from vector_memory.storage.sqlite.vec0.signatures import wrong_signatures
 T = TypeVar("T")
 
 TEXTS, CHUNKS, *OTHERS = re.findall(r"create table (\w+)", TEXT_TABLES)
-"""The table of memories, that of their chunks, and all others of what cannot be derived."""
+"""The tables of memories and chunks, and all others that cannot be derived."""
 
 NOTHING = (
     "No memory in the file can be read, and nothing was changed. Stop all servers, then restore the latest backup: "
@@ -114,7 +114,7 @@ def default_of(column: MemoryField) -> Any:
 
 
 Judge = Callable[[WholeMemory], WholeMemory | None]
-"""Returns a memory with what is derived from it, as far as it fits the text; None: it does not."""
+"""Returns a memory with the derived data that fits its text; None: none does."""
 
 
 def salvage(source: apsw.Connection, target: Path, dimensions: int, judge: Judge) -> Salvaged:
@@ -143,7 +143,7 @@ def salvage(source: apsw.Connection, target: Path, dimensions: int, judge: Judge
 
 
 class Copier:
-    """Copies memories from a damaged file to a new one: with what is derived from them where that is right."""
+    """Copies memories from a damaged file to a new one, with their derived data where it is right."""
 
     def __init__(self, source: apsw.Connection, target: apsw.Connection, judge: Judge, *, has_derived: bool) -> None:
         """`has_derived`: the tables of what is derived are those of this release."""
@@ -243,13 +243,13 @@ def unsound_tables(connection: apsw.Connection) -> list[str]:
 
 
 def broken_vectors(connection: apsw.Connection, tables: ModelTables) -> list[str]:
-    """Return those of the tables of sqlite-vec of a model that contradict themselves."""
+    """Return a model's sqlite-vec tables that are inconsistent."""
     dimensions = vector_dimensions(connection, tables)
     return [table for table in tables if not are_blocks_consistent(connection, table, dimensions)]
 
 
 def misfiled_memories(connection: apsw.Connection) -> list[int]:
-    """Return the memories of whose vectors a signature is missing, or has other bits, another unit or another kind."""
+    """Return the memories with a vector whose signature is missing or has wrong bits, unit or kind."""
     reader = SqliteReader(connection)
     model_id = FIRST_MODEL if reader.vectors.current is None else reader.vectors.current.id
     signatures = tables_of(model_id).signatures

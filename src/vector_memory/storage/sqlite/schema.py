@@ -33,7 +33,7 @@ ONLY_HERE = {
     "content_hash": ["embedding blob"],
     "chunk_count": ["embedding_model_id integer references embedding_models(id)"],
 }
-"""The columns that not every engine has, by the one that they follow; those of the original server are never filled."""
+"""The columns that not every engine has, by the column that they follow; the original server's are never filled."""
 
 
 TEXT_TABLES = """
@@ -115,7 +115,7 @@ create table canonical_tags (
     created_at text not null
 ) strict;
 """.replace(DECLARED, declarations_of(TYPES, ONLY_HERE, with_defaults=True))
-"""What cannot be derived. Deleting a memory does not lower the frequency of a tag."""
+"""Tables that cannot be derived. Deleting a memory does not lower the frequency of a tag."""
 
 # Everything that can be rebuilt from the text. Each model has tables of sqlite-vec of its own (`tables_of`). The states
 # of tokens are beside the passages rather than in them: they are much longer, and few searches read those of many
@@ -180,7 +180,7 @@ create table keyword_postings (
 ) strict;
 """
 
-# What processes tell one another: which vectors are being computed, and who works on all memories.
+# How processes coordinate: which vectors are being computed, and which process works on all memories.
 STATE_TABLES = """
 create table pending_vectors (
     memory_id integer primary key references session_memories(id) on delete cascade,

@@ -1,4 +1,4 @@
-"""The verbs of `storage.connection` for this engine, and what it reads and writes in its own way.
+"""The verbs of `storage.connection` for SQLite, and its own ways to read and write.
 
 A vec0 table stores a session's vectors together, and the signatures of a kind. The names of sessions and kinds are
 integers there, because sqlite-vec does not accept NULL.
@@ -41,13 +41,14 @@ TABLES: dict[Numbered, str] = {"memory": "session_memories", "chunk": "memory_ch
 """What has ids of its own, and where."""
 
 LASTING = ("session_memories", "memory_chunks")
-"""The tables whose ids are never given again, as in `LastIds`."""
+"""The tables whose ids are never reused, as in `LastIds`."""
 
 
 class SqliteConnection(Connection):
-    """A connection in a transaction. `unchecked`: that of SQLite, for what does not depend on what may be seen.
+    """A connection in a transaction.
 
-    Its time stands still, so that nothing expires between two statements.
+    `unchecked`: SQLite's connection, for reads that do not depend on visibility. Its time stands still, so that nothing
+    expires between two statements.
     """
 
     def __init__(self, raw: apsw.Connection) -> None:

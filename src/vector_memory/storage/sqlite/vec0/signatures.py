@@ -24,10 +24,10 @@ BLOCKS_AT_ONCE = 8
 """Blocks compared at a time, so that intermediate results stay in the processor's cache."""
 
 OVERSAMPLING = 4
-"""For each passage wanted, this many are chosen by the first estimate and ranked by the second."""
+"""For each requested passage, this many are chosen by the first estimate and ranked by the second."""
 
 NEAREST_SHARE = 4
-"""One in this many of the passages wanted is chosen by its estimated cosine alone."""
+"""One in this many of the requested passages is chosen by its estimated cosine alone."""
 
 MAX_TIES = 4
 """Limit of ties with the last of the highest values, as a multiple of `limit`."""
