@@ -135,7 +135,7 @@ def _by_name(arguments: Sequence[Argument]) -> dict[str, Argument]:
 def _joined_switches(words: Sequence[str]) -> list[str]:
     """Accept `--switch false` and `--no-switch` for `--switch=false`.
 
-    To cyclopts `--no-switch` would be a flag of its own, which makes the help hard to read.
+    To cyclopts `--no-switch` would be a separate flag, which makes the help hard to read.
     """
     joined: list[str] = []
     for word in words:
@@ -155,7 +155,7 @@ def _unknown_command(word: str, commands: Sequence[str]) -> str:
 
 
 def _meant(word: str, known: Sequence[str]) -> list[str]:
-    """Return a similar word, unless it replaces or deletes something: nobody should do that because of a typo."""
+    """Return a similar word, unless it replaces or deletes something: a typo should not lead to that."""
     return [one for one in near(word, known) if len(one) > len("-y") and one not in NEVER_SUGGESTED][:1]
 
 

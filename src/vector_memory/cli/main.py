@@ -81,7 +81,7 @@ READER_GONE = 141
 """Exit code after writing to a closed pipe, as in `vector-memory show 7 | head`."""
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What goes wrong on a full disk, as in `vector-memory export > file`."""
+"""Errors of a full disk, as in `vector-memory export > file`."""
 
 
 def main() -> None:
@@ -115,7 +115,7 @@ def main() -> None:
 
 @contextmanager
 def written_out() -> Iterator[None]:
-    """Write what was printed before the end of the block: what Python writes when it exits fails with its own words."""
+    """Flush the output before the end of the block: errors of Python's own flush at exit look different."""
     try:
         yield
     finally:
@@ -124,12 +124,12 @@ def written_out() -> Iterator[None]:
 
 
 def drop_output() -> None:
-    """Drop what is still to be written to standard output: otherwise Python tries to write it when it exits."""
+    """Drop pending standard output: otherwise Python tries to write it when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def usual(words: list[str]) -> list[str]:
-    """Return the words of the command line with what other programs call `-V` and `help` in the words of this one."""
+    """Translate `-V` and `help`, as other programs call them, into this program's words."""
     match words:
         case ["-V"]:
             return ["--version"]
@@ -161,7 +161,7 @@ def cleaned_up_when_ended() -> Iterator[None]:
 
 
 def fail(error: Exception, *, code: int) -> NoReturn:
-    """Write the error to standard error and exit. Its notes are for this place only, for example the file's path."""
+    """Write the error to standard error and exit. Only here are its notes shown, such as the file's path."""
     from vector_memory.cli.terminal import as_json, printable
 
     said = " ".join([str(error), *getattr(error, "__notes__", [])])

@@ -136,7 +136,7 @@ def score_column(value: float | None) -> str:
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Tell a user who interrupts the block that progress is saved."""
+    """Say that progress is saved if the user interrupts the block."""
     try:
         yield
     except KeyboardInterrupt:

@@ -45,7 +45,7 @@ NAME_SHOWN = 100
 """Maximum number of characters of the folder's name in the names of sessions."""
 
 MARK = 6
-"""So many digits of a hash tell folders with the same name apart in a shared memory."""
+"""Number of a hash's digits that distinguish folders with the same name in a shared memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Project:
         return cls(str(folder).encode(errors="replace").decode(), memory is not None and memory.is_relative_to(folder))
 
     def session_on(self, date: str) -> str:
-        """Return the name of the session of a day for a client that names none: no other project's in the memory."""
+        """Return the day's session for a client that names none; unique to the project in the memory."""
         name = Path(self.folder).name[:NAME_SHOWN] or "project"
         mark = "" if self.owns_memory else f"{hashlib.sha256(self.folder.encode()).hexdigest()[:MARK]}-"
         return f"{name}-{mark}{date}"
@@ -207,7 +207,7 @@ class Window(TypedDict, total=False):
 
 
 class ScopeFilters(TypedDict, total=False):
-    """What a caller may send for a Scope, beside the kind."""
+    """What a caller may send for a Scope, besides the kind."""
 
     agent_id: str | None
     session_id: str | None
@@ -236,11 +236,11 @@ class Scope:
 
     `session_iter`: 2, "2" and "v2" mean the same. `own_agent_id`: only memories stored by other agents.
     `after_id`: only memories stored after this one. `created_after`, `created_before`: a year, month, day or time, in
-    UTC unless it says otherwise; both are part of the window, from beginning to end. They are kept as the first and
-    the last moment of it. `as_of`: what was current at the end of such a period, or "any" for what was superseded, too;
-    None: what is current, or with the `state` "superseded" what is not. `containing`: a part of the title or the text,
-    ASCII letters in either case. `project`: the folder that hooks and imports name in the metadata. `sessions`: all
-    that the caller may see, whatever else is asked for. Raises ValidationError.
+    UTC unless it says otherwise; both periods belong to the window. They are kept as its first and last moment.
+    `as_of`: what was current at the end of such a period, or "any" to include superseded memories; None: what is
+    current, or with the `state` "superseded" what is not. `containing`: a part of the title or the text,
+    ASCII letters in either case. `project`: the folder that hooks and imports name in the metadata. `sessions`: the
+    only ones that the caller may see, whatever the other filters. Raises ValidationError.
     """
 
     kind: MemoryKind | None
@@ -359,11 +359,12 @@ def best_of(levels: Sequence[MatchLevel | None]) -> MatchLevel | None:
 class Page:
     """The requested page of results: up to `limit` (1-100) after skipping `offset`, in at most `max_tokens`.
 
-    `max_tokens` None: the configured maximum. `detail` "lines": one line for each memory, where whole memories are
-    asked for. `prefer` "latest": among results on one subject, the latest leads. `copies`: near copies are results of
-    their own. `is_part`: of an answer to several questions, which chooses itself: weak matches follow the others, and
-    what is too long comes whole. `only_here`: no other scope is searched if nothing matches well. `cursor`: instead of
-    an offset the `next_cursor` of a list, which goes on after what was shown. Raises ValidationError.
+    `max_tokens` None: the configured maximum. `detail` "lines": one line for each memory, in searches for whole
+    memories. `prefer` "latest": among results on one subject, the latest comes first. `copies`: near copies are
+    separate results. `is_part`: part of an answer to several questions, which makes its own selection: weak matches
+    follow the others, and long texts are not cut. `only_here`: no other scope is searched if nothing matches well.
+    `cursor`: instead of an offset, the `next_cursor` of a list, which continues after what was shown. Raises
+    ValidationError.
     """
 
     limit: int = 10
@@ -402,7 +403,7 @@ class Page:
 
     @property
     def folds(self) -> bool:
-        """Whether near copies are folded under the newest; a line stands for one memory."""
+        """Whether near copies are folded under the newest; a line always means one memory."""
         return not self.copies and self.detail != LINES
 
     @property

@@ -43,14 +43,14 @@ class MemoryKind(StrEnum):
 
 
 class State(StrEnum):
-    """What a memory can be, beside current: pinned, or superseded by a later one."""
+    """A memory's state, besides current: pinned, or superseded by a later one."""
 
     PINNED = "pinned"
     SUPERSEDED = "superseded"
 
 
 class Everything(Enum):
-    """What no caller can ask for: no text is equal to it."""
+    """A value that no caller can send: no text is equal to it."""
 
     STORED = "stored"
 
@@ -65,7 +65,7 @@ Check = Callable[[Any], Any]
 
 
 class FieldType(Enum):
-    """What the values of a field are; each engine, the tools and the commands have types of their own for them."""
+    """The type of a field's values; each engine, the tools and the commands map it to their own types."""
 
     TEXT = auto()
     TIME = auto()
@@ -137,7 +137,7 @@ MEMORY_COLUMNS = (
 """Those of `session_memories` that every engine has, in this order, but the id."""
 
 NAMED = ("session_id", "agent_id", "task_code")
-"""Columns of names: a secret in one is refused, because others have to know the name."""
+"""Columns of names: a secret in one is refused, because others need to know the name."""
 
 TEXTS = [one.name for one in MEMORY_COLUMNS if one.stored and one.values in (T.TEXT, T.LABELS, T.OBJECT)]
 WRITTEN = {"content", *TEXTS}.difference(NAMED)

@@ -25,7 +25,7 @@ DAY = len("2026-10-05")
 MAX_TTL_DAYS = 36_500
 
 AT_ONCE_SECONDS = 10
-"""What is stored sooner after it was written is stored as it is written, whatever the clock says."""
+"""A text stored sooner than this after its time counts as stored at that time, whatever the clock says."""
 
 
 def utc_now(seconds_ago: float = 0) -> str:
@@ -78,7 +78,7 @@ def after_days(time: str, days: float) -> str:
 
 
 def microseconds(time: str) -> int:
-    """Return a time in this format as microseconds since 1970; a text in another format, which is damage, as 1970."""
+    """Return a time in this format as microseconds since 1970; 0 for a text in another format, which is damage."""
     try:
         return (datetime.fromisoformat(time) - EPOCH) // MICROSECOND
     except (ValueError, TypeError):

@@ -1,6 +1,6 @@
 """Finds folders of users, and reads files that users and clients name.
 
-What is no regular file is not opened: a pipe waits, a device never ends.
+Only regular files are opened: a pipe waits, a device never ends.
 """
 
 import errno
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 MAX_BYTES = 100_000_000
-"""Longest file of which nothing else is known: configuration, tokens, keys."""
+"""Default maximum length of a file: configuration, tokens, keys."""
 
 KINDS = {"d": "a folder", "l": "a link", "p": "a named pipe", "s": "a socket", "c": "a device", "b": "a device"}
 

@@ -62,8 +62,8 @@ def walk(
 ) -> Iterator[Entry]:
     """Yield the entries of a folder and its subfolders, parents first.
 
-    Left out are names that start with a dot, installed packages, what `.gitignore` names, and the folders `ignored`,
-    which are named by their paths inside the root.
+    Skips names that start with a dot, installed packages, what `.gitignore` names, and the folders `ignored`, named by
+    their paths inside the root.
 
     Each folder is opened by its path from the root, so deep folders do not need more descriptors. `skip` is called for
     each folder that is a link or cannot be read; `strict`: the latter raises OSError, as a missing root always does.
@@ -120,10 +120,10 @@ def printable_path(path: PurePosixPath) -> str:
     return printable if len(printable) <= PATH_SHOWN else f"{printable[:PATH_SHOWN]}..."
 
 
-# What in a folder nobody means as a document: installed packages, and what `.gitignore` names.
+# Skips what is no document: installed packages, and what `.gitignore` names.
 #
-# Its patterns are matched as Git's dir.c and wildmatch.c do, byte by byte, to one entry of a folder at a time: whoever
-# walks through folders does not look into ignored ones.
+# Its patterns are matched as in Git's dir.c and wildmatch.c, byte by byte, one entry at a time: a walk does not enter
+# ignored folders.
 
 PACKAGES = {"node_modules", "site-packages"}
 """The folders that package managers fill."""
@@ -132,7 +132,7 @@ MAX_RULES = 1_000_000
 """Bytes of a file of rules that are read."""
 
 PROBES = ("MEMORY.md", "2026-01-31.md")
-"""Files of a memory. Whoever ignores all of them keeps them out of commits, and means them all the same."""
+"""A memory's files. Ignoring all of them keeps them out of commits, but they still count."""
 
 WITHOUT_TRAILING_SPACES = re.compile(rb"(?>(?: *+(?:\\.?|[^ \\]))*)", re.DOTALL)
 LITERAL = re.compile(rb"[^*?\[\\]*+")
@@ -176,7 +176,7 @@ class IgnoreRules(NamedTuple):
     folder: PurePosixPath
 
     def ignores(self, path: PurePosixPath, *, is_folder: bool) -> bool | None:
-        """Return whether the rules name a path below the root; None: they do not say."""
+        """Return whether the rules ignore a path below the root; None: they do not name it."""
         inner = os.fsencode(self.above / path.relative_to(self.folder))
         return next((each.ignores for each in self.patterns if each.matches(inner, is_folder=is_folder)), None)
 
@@ -190,7 +190,7 @@ def is_ignored(path: PurePosixPath, rules: tuple[IgnoreRules, ...], *, is_folder
 
 
 def rules_above(root: Path) -> tuple[IgnoreRules, ...]:
-    """Return the rules of the repository for what is in a folder, from the folders above it."""
+    """Return the repository's rules for a folder's contents, from the folders above it."""
     repository = repository_of(root)
     return () if repository is None else tuple(_from_above(root, repository.work_tree))
 
@@ -330,7 +330,7 @@ class MemoryFolder:
             self.skipped = skipped
 
     def why_not_listed(self, path: str) -> str | None:
-        """Return why `scan` leaves out a file, as a sentence; None: it does not."""
+        """Return why `scan` skips a file, as a sentence; None: it does not."""
         inner = PurePosixPath(path)
         if not {*self._not_listed}.isdisjoint(inner.parents):
             return "It is not indexed: it is in the folder of exported documents."
@@ -390,12 +390,12 @@ class MemoryFolder:
             raise ValidationError(f"path must be a Markdown file, for example {self.name}/MEMORY.md.")
         is_below = len(wanted.parts) > 1 and composed(wanted.parts[0]) == composed(self.name)
         inner = PurePosixPath(*wanted.parts[1:]) if is_below else wanted
-        # Only a file that is there is meant without the folder's name. Path.is_file may raise.
+        # Without the folder's name, only an existing file is meant. Path.is_file may raise.
         is_wanted = os.path.isfile(self.path / wanted) and not os.path.isfile(self.path / inner)  # noqa: PTH113
         return self._as_written(str(wanted if is_wanted else inner))
 
     def _as_written(self, path: str) -> str:
-        """Return a path as the folder has it: its letters may be composed otherwise, as macOS does."""
+        """Return a path as the folder spells it: macOS, for example, composes letters differently."""
         if path.isascii() or os.path.isfile(self.path / path):  # noqa: PTH113 - Path.is_file may raise
             return path
         with suppress(FileNotFoundError, NotADirectoryError):

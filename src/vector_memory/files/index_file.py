@@ -59,10 +59,10 @@ NO_VECTOR_SEARCH = "sqlite-vec cannot be loaded."
 
 
 class PatientIndexer(Indexer):
-    """An indexer whose embedding of a batch fails after a while, so that others go on; it is tried again later."""
+    """An indexer that gives up on a batch after a while, so that others continue; it is retried later."""
 
     def embed_batches(self, cut: CutUnits, first: int) -> Iterator[Embedded]:
-        """Yield batches as `Indexer` does. Raises TimeoutError: the work cannot be stopped, and goes on unseen."""
+        """Yield batches as `Indexer` does. Raises TimeoutError; the worker keeps running in the background."""
         batches = super().embed_batches(cut, first)
         while (batch := in_time(SECONDS_TO_EMBED, partial(next, batches, None))) is not None:
             yield batch
@@ -71,7 +71,7 @@ class PatientIndexer(Indexer):
 class FileIndex:
     """The open index: a memory like that of sessions, with what fills and searches it.
 
-    Chunks and ranking are those of the specification: chunks of paragraphs, of which no tokens are compared.
+    Chunks and ranking follow the specification: chunks of paragraphs, without comparing tokens.
     """
 
     def __init__(self, path: Path, model: EmbeddingModel, settings: Settings, *, vectors: bool) -> None:
@@ -101,11 +101,11 @@ class FileIndex:
         return self._background.is_busy
 
     def is_in_place(self) -> bool:
-        """Whether the file is still the one that was opened: another process may have made it anew."""
+        """Whether the file is still the one that was opened: another process may have rebuilt it."""
         return self._database.is_in_place()
 
     def require_same_model(self) -> None:
-        """Raise OutdatedIndexError if the vectors are of another model than the one that is loaded, if one is."""
+        """Raise OutdatedIndexError if a model is loaded and the vectors are from another one."""
         with self.storage.read() as reader:
             stored = reader.vectors.fingerprint()
         if stored is not None and self._indexer.is_ready and stored != self._indexer.fingerprint:
@@ -122,7 +122,7 @@ class IndexFile:
 
     It is opened on first use, so a server whose index cannot be opened still offers its other tools. Using it raises
     DatabaseError if it cannot be opened, or if the file belongs to another program. Without sqlite-vec it is another
-    file, which has only words, and its `model` cannot be used.
+    file that has only words, and its `model` cannot be used.
     """
 
     def __init__(self, path: Path, model: EmbeddingModel, settings: Settings) -> None:
@@ -232,7 +232,7 @@ KIND = MemoryKind.WORKING_MEMORY
 
 NO_TEXT = "It has no text."
 NOT_TOLD = {NO_TEXT, GONE}
-"""Why files are left out without saying so."""
+"""Reasons to skip files silently."""
 
 DAILY, OTHER = "daily", "memory"
 """The sessions of the index."""
@@ -268,7 +268,7 @@ def file_scope(*, daily: bool | None = None, path: str | None = None) -> Scope:
 
 
 def place_of(path: str) -> str:
-    """Return what tells the files of an index apart, which may have equal texts: a hash of the path, of any length."""
+    """Return a hash of the path, of any length, which distinguishes an index's files with equal texts."""
     return hashlib.sha256(path.encode()).hexdigest()
 
 

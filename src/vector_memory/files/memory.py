@@ -146,7 +146,7 @@ class FileMemory:
             self._watcher.request()
 
     def _was_index_replaced(self) -> bool:
-        """Whether the index is another one, perhaps without content, than when changes were last checked for."""
+        """Whether the index was replaced, perhaps by an empty one, since changes were last checked for."""
         return self._known_index not in (None, self._index.current())
 
     def wait_for_words(self, seconds: float) -> bool:
@@ -212,7 +212,7 @@ class FileMemory:
     ) -> FileTextResult:
         """Return a file, or `lines` of its lines from `start_line` on, as far as they fit into the answer.
 
-        `offset`: so many characters of the first line are left out; they did not fit together with the rest.
+        `offset`: skip this many characters of the first line, which did not fit with the rest.
         """
         first = check_range("startLine", 1 if start_line is None else start_line, 1, MAX_LINE_NUMBER)
         skipped = check_range("offset", 0 if offset is None else offset, 0, MAX_FILE_BYTES)

@@ -34,11 +34,11 @@ class FileHit(NamedTuple):
 
 
 class FileHits(NamedTuple):
-    """What was found, best first. `question`: as it was compared, perhaps by words only.
+    """The hits, best first.
 
-    `is_close`: whether it is on the topic; None if meaning was not compared. `partial`: not every chunk that could be
-    as good was compared. `files`: how many there are, and how many of them are `unembedded`. `is_outdated`: their
-    vectors are of another model.
+    `question`: as it was compared, perhaps by words only. `is_close`: whether a hit is on the topic; None if meaning
+    was not compared. `partial`: not every chunk that could be as good was compared. `files`: their number, and how many
+    are `unembedded`. `is_outdated`: their vectors are from another model.
     """
 
     question: Question
@@ -68,7 +68,7 @@ class FileSearch:
             self.question = self._words.by_words(str(error))
 
     def find(self, index: FileIndex, reader: Reader, limit: int) -> FileHits:
-        """Return the best chunks: the same as a scan of all chunks would return."""
+        """Return the best chunks, as a scan of all chunks would."""
         scope, question = file_scope(daily=self.daily), self.question
         is_outdated = question.vector is not None and reader.vectors.fingerprint() not in (None, self._fingerprint)
         if is_outdated:
@@ -174,7 +174,7 @@ class FileExplaining:
         return trace
 
     def _candidate(self, found: FileHits, ranking: RankedUnits, place: int) -> Trace:
-        """Return how the chunk in a place of the ranking was measured."""
+        """Return how the chunk at a position in the ranking was measured."""
         chunk = found.hits[place]
         measured = ranking.candidate(place, "", chunk.text)
         return {
@@ -186,7 +186,7 @@ class FileExplaining:
         }
 
     def _why(self, reader: Reader, found: FileHits, ranking: RankedUnits, path: str) -> Trace:
-        """Say where in the ranking a file is, or why it is not there."""
+        """Say where a file is in the ranking, or why it is missing."""
         place = next((place for place, hit in enumerate(found.hits) if hit.path == path), None)
         if place is not None:
             return {**ranking.why(place), "best": self._candidate(found, ranking, place)}

@@ -1,7 +1,7 @@
-"""Brings the memories of files in step with the files: those that `ingest --sync` stores, and memory files.
+"""Syncs memories with their files: those that `ingest --sync` stores, and memory files.
 
-Moved texts are recognized by their hashes, and texts are replaced in one transaction: whatever happens, no text of a
-file that is still there is missing.
+Moved texts are recognized by their hashes, and texts are replaced in one transaction, so no text of an existing file is
+ever missing.
 """
 
 import logging
@@ -39,11 +39,11 @@ class Outcome(NamedTuple):
 
 
 class UnreadableFileError(ValidationError):
-    """A file cannot be read now. Nobody knows its text, so its memory stays."""
+    """A file cannot be read now. Its text is unknown, so its memory stays."""
 
 
 class FileStatus(NamedTuple):
-    """What shows that a file may have changed: modification time in nanoseconds, and size in bytes."""
+    """A file's modification time in nanoseconds and size in bytes; a difference means that it may have changed."""
 
     mtime: int
     size: int
@@ -55,15 +55,15 @@ class FileStatus(NamedTuple):
 
     @property
     def is_settled(self) -> bool:
-        """Whether a change from now on shows."""
+        """Whether a change from now on will show in the status."""
         return time.time_ns() - self.mtime >= SETTLED_SECONDS * NANOSECONDS
 
 
 class FileSync:
-    """Keeps files in step that are read with `memory_of`, and reads no file again of which `status_of` has not changed.
+    """Syncs files, read with `memory_of`; skips files whose `status_of` is unchanged.
 
-    `memory_of` raises UnreadableFileError if nobody knows the text of a file now, and ValidationError if it has none
-    that can be stored.
+    `memory_of` raises UnreadableFileError if a file's text is unknown now, and ValidationError if it has none that can
+    be stored.
     """
 
     def __init__(
@@ -99,9 +99,9 @@ class FileSync:
     def _compared(
         self, sync: Sync, files: Mapping[str, Origin], failed: dict[str, Outcome]
     ) -> tuple[dict[Origin, str], list[Origin]]:
-        """Return the hashes of the files' texts, and the files that have no text; note both these and unreadable ones.
+        """Return the hashes of the files' texts, and the files without text; note these and unreadable ones.
 
-        Nobody knows the text of the latter, so their memories stay.
+        The text of unreadable files is unknown, so their memories stay.
         """
         wanted: dict[Origin, str] = {}
         lost = []
@@ -127,7 +127,7 @@ class FileSync:
 
 
 def outcome_of(file: str, work: Callable[[], Outcome]) -> Outcome:
-    """Return what became of a file. One that cannot be stored does not stop the others; a failing database does."""
+    """Return the outcome for a file. One that cannot be stored does not stop the others; a failing database does."""
     try:
         return work()
     except DuplicateMemoryError as error:

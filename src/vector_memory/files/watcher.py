@@ -92,7 +92,7 @@ class Watcher:
             self._changed.notify_all()
 
     def _require_same_model(self) -> None:
-        """Make the index anew if its vectors are of another model, and index all files."""
+        """Rebuild the index if its vectors are from another model, and index all files."""
         if not self.has_failed:
             before = self._index.current()
             self._logged(FileIndex.require_same_model)
@@ -100,7 +100,7 @@ class Watcher:
                 self.request()
 
     def _logged(self, work: Callable[[FileIndex], None]) -> bool:
-        """Do something with the index. Log any failure and return False; the next change tries again."""
+        """Run an action on the index. Log any failure and return False; the next change retries."""
         try:
             self._index.use(work)
         except ClosedMemoryError:
@@ -134,7 +134,7 @@ class Watcher:
         return inner.suffix.lower() == ".md" or not Path(path).is_file()
 
 
-# Says when something changes in folders, which may vanish and come back, as when Git changes the branch.
+# Reports changes in folders, which may vanish and reappear, as when Git switches branches.
 
 if TYPE_CHECKING:
     from watchfiles import Change
@@ -157,7 +157,8 @@ def follow(
 ) -> Iterator[bool]:
     """Yield True once the folders are watched, and after each change that matters, until `stopping`.
 
-    False: a folder was removed, replaced or has come back, and is watched again from the next True on. Raises any error
+    False: a folder was removed, replaced or has reappeared, and is watched again from the next True on. Raises any
+    error
     of the system.
     """
     while not stopping.is_set():
@@ -186,7 +187,7 @@ def _while_the_same(
             rust_timeout=EXISTENCE_CHECK_MS,
             yield_on_timeout=True,
         ):
-            # A folder that comes back may have the number of the one that was removed.
+            # A folder that reappears may have the removed one's inode.
             removed = watchfiles.Change.deleted in {change for change, path in changes if Path(path) in known}
             if removed or {folder: identity(folder) for folder in known} != known:
                 return

@@ -95,7 +95,7 @@ Synchronous = Annotated[Literal["FULL", "NORMAL"], BeforeValidator(_upper_case)]
 
 
 class Recall(StrEnum):
-    """What a client is told when its user sends a prompt."""
+    """What a client receives when its user sends a prompt."""
 
     OFF = "off"
     RECAP = "recap"
@@ -279,7 +279,7 @@ class Profile(StrEnum):
 
 
 class Answers(StrEnum):
-    """How much an answer holds."""
+    """How much an answer contains."""
 
     FULL = "full"
     LEAN = "lean"

@@ -24,16 +24,16 @@ NAMESPACE_PREFIX = "ns_"
 """Begins the name of a namespace's schema."""
 
 MANY_NAMESPACES = 1_000
-"""From so many on, what treats a database as a whole takes long, and further ones should be in another database."""
+"""From this many on, operations on a whole database take long, and further ones belong in another database."""
 
 MOST_CONNECTIONS = 10
-"""The most that a process opens to a database, unless its URL says otherwise."""
+"""Maximum number of connections of a process to a database, unless its URL says otherwise."""
 
 CONNECTIONS = re.compile(r"[1-9][0-9]{1,2}|[2-9]")
 """Some work reads while it writes, so one is too few."""
 
 SHARED_SCHEMA = "vector_memory"
-"""Holds what the servers of one database share: namespaces and tokens."""
+"""Schema that a database's servers share: namespaces and tokens."""
 
 HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[^/?#@:,\[\]]*)(?::\d*)?"
 URL = re.compile(
@@ -43,7 +43,7 @@ URL = re.compile(
     r"(?:\?(?P<parameters>[^#]*))?"
 )
 SERVICE = "the service"
-"""Stands for the hosts that a service of libpq names."""
+"""Placeholder for the hosts that a libpq service names."""
 
 STANDBYS = "target_session_attrs=standby&load_balance_hosts=random"
 """The parameters by which libpq connects to any of the standbys."""
@@ -69,8 +69,8 @@ class DatabaseUrl:
     """A memory in a schema of a PostgreSQL database. Only `conninfo` reveals a password: as text, there is none.
 
     `url`: what libpq understands, and `pooler`. `hosts`: the names, addresses or socket folders of servers.
-    `connections`: the most that a process opens for all its memories in the database. `reads_standbys`: what a standby
-    has already is read there.
+    `connections`: the maximum of a process for all its memories in the database. `reads_standbys`: read from standbys
+    that have everything.
     """
 
     url: str = field(repr=False)
@@ -120,7 +120,10 @@ class DatabaseUrl:
         )
 
     def conninfo(self) -> str:
-        """Return what libpq connects with, the password included. Raises ConfigurationError if its file is unusable."""
+        """Return libpq's connection string, the password included.
+
+        Raises ConfigurationError if its file is unusable.
+        """
         if self.password_file is None:
             return self.url
         try:
@@ -133,7 +136,7 @@ class DatabaseUrl:
         return with_parameters(self.url, f"password={quote(password, safe='')}")
 
     def standbys(self) -> str | None:
-        """Return what libpq connects to a standby with; None: nothing is read there. Raises as `conninfo`."""
+        """Return libpq's connection string for a standby; None: nothing is read there. Raises as `conninfo`."""
         return with_parameters(self.conninfo(), STANDBYS) if self.reads_standbys else None
 
     def of_namespace(self, name: str) -> "DatabaseUrl":
@@ -225,7 +228,7 @@ def _without_port(host: str) -> str:
 
 
 def _require_encryption(hosts: Sequence[str], parameters: dict[str, str], *, unencrypted: bool) -> None:
-    """Make sure that nobody between here and a server on another machine can read or change what is sent."""
+    """Require that nobody on the way to a server on another machine can read or change what is sent."""
     mode = parameters.get("sslmode") or os.environ.get("PGSSLMODE")
     if mode not in (None, *UNSAFE_MODES, *SAFE_MODES):
         raise ConfigurationError(f"The sslmode of the database is unknown; accepted: {', '.join(SAFE_MODES)}.")

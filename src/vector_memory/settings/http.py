@@ -102,7 +102,7 @@ class HttpOptions(BaseModel):
         return [name] if (name := urlsplit(self.public_url or "").hostname) else []
 
     def origins(self) -> list[str]:
-        """Return the origin of pages that this server would serve: browsers may call it from nowhere else."""
+        """Return the origin of this server's own pages: browsers may call it from no other."""
         parts = urlsplit(self.public_url or "")
         return [f"{parts.scheme}://{parts.netloc}"] if parts.netloc else []
 

@@ -189,7 +189,7 @@ def project_folder(held: str = MEMORY) -> Path:
 
 
 def state_folder() -> Path | None:
-    """Return the folder of this user for what programs keep; None if the user has no home."""
+    """Return the user's folder for programs' state; None if the user has no home."""
     state = folder_of_user(".local/state", "XDG_STATE_HOME")
     return state and state / "vector-memory"
 
@@ -262,7 +262,7 @@ class DatabaseLocation(DatabaseServer, DatabaseFile):
         return project / MEMORY_FOLDER
 
     def is_default(self) -> bool:
-        """Return whether nothing says where the memory is."""
+        """Return whether no setting says where the memory is."""
         return all(getattr(self, name) is None for name in ALTERNATIVES)
 
 

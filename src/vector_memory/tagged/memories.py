@@ -206,7 +206,7 @@ class TaggedMemories:
     def list_recent(
         self, limit: int = 10, offset: int = 0, *, cursor: str | None = None, **window: Unpack[Window]
     ) -> RecentTaggedResult:
-        """Return the newest notes, of a time if given, up to `limit` (1-50) after the first `offset` or a `cursor`."""
+        """Return the newest notes, optionally from a time window, up to `limit` (1-50) after `offset` or a `cursor`."""
         page = Page.of_notes(limit, offset, cursor=cursor)
         scope = replace(ALL_TAGGED, **window)
         found = self._coarse.scoped(scope, page)
@@ -282,7 +282,7 @@ class TaggedMemories:
         )
 
     def _category_for(self, word: str | None) -> tuple[str | None, str | None]:
-        """Return the category that a caller's word means, if one was sent; and why it is `other` for want of a better.
+        """Return the category that a caller's word means, if one was sent, and why it is `other` if none fits.
 
         Storing and searching agree, so a note is found by the word that it was stored with.
         """
@@ -321,7 +321,7 @@ class TaggedMemories:
 
 
 class TaggedFilters(NamedTuple):
-    """The scope of a search, in canonical forms, and messages about what a caller sent instead of them."""
+    """The scope of a search, in canonical forms, and messages about other forms that the caller sent."""
 
     scope: Scope
     messages: Sequence[str]
@@ -403,7 +403,7 @@ def merged_tags_messages(forms: Mapping[str, str]) -> list[str]:
 
 
 def tagged(memory: MemoryEntry) -> TaggedMemory:
-    """Return a memory as the results of this family show it."""
+    """Return a memory as this family's results show it."""
     return TaggedMemory(
         category=shown_category(memory.metadata.get("category")),
         **memory.model_dump(include=TaggedMemory.model_fields.keys() - {"category"}),
@@ -416,7 +416,7 @@ def shown_category(stored: object) -> str:
 
 
 def found_tagged(memory: FoundMemory) -> FoundTagged:
-    """Return a search result as the results of this family show it."""
+    """Return a search result as this family's results show it."""
     return FoundTagged(
         **tagged(memory).model_dump(),
         score=memory.score or 0.0,

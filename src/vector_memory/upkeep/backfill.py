@@ -1,7 +1,7 @@
-"""What is done for all memories: vectors that are missing, words by earlier rules, the end of a change of the model.
+"""Work on all memories: missing vectors, words from earlier rules, the end of a change of the model.
 
-Vectors are missing that were stored without a model or by the original server, and all when the model is changed. One
-process at a time works on all memories, under a lease: if it is killed, the next one goes on.
+Memories lack vectors if they were stored without a model or by the original server, and all of them when the model
+changes. One process at a time works on all memories, under a lease: if it is killed, the next one continues.
 """
 
 import logging
@@ -28,7 +28,7 @@ EVERYTHING = Scope(as_of=STORED)
 T = TypeVar("T")
 
 LEASE_SECONDS = 5.0
-"""After this time without a sign of the process that works on all memories, another one may do so."""
+"""If the process that works on all memories is silent this long, another one may take over."""
 
 WAIT_SECONDS = 0.1
 
@@ -49,7 +49,7 @@ class UpkeepLease:
         self._renewed_at = -math.inf
 
     def take(self) -> bool:
-        """Take it, or renew it; False: another process has it."""
+        """Take or renew the lease; False: another process has it."""
         if time.monotonic() < self._renewed_at + LEASE_SECONDS / 2:
             return True
         with self._storage.write() as writer:
@@ -58,13 +58,13 @@ class UpkeepLease:
         return is_taken
 
     def keep(self) -> None:
-        """Renew it. If another process has taken it, because this one was slow, wait for that one."""
+        """Renew the lease. If another process has taken it because this one was slow, wait for that one."""
         while not self.take():
             time.sleep(WAIT_SECONDS)
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Wait for it, and release it after the block."""
+        """Wait for the lease, and release it after the block."""
         self.keep()
         try:
             yield
@@ -84,7 +84,7 @@ class Backfill:
         self.lease = UpkeepLease(storage)
 
     def begin(self, threshold: int) -> bool:
-        """Index words by earlier rules again, and leave the missing vectors to the background.
+        """Reindex words from earlier rules, and leave the missing vectors to the background.
 
         `threshold` memories or more are left to a command, unless the model is being changed. Then this is called again
         until all vectors of other models are removed, and returns True.
@@ -145,7 +145,7 @@ class Backfill:
         )
 
     def index_words(self) -> None:
-        """Index words by earlier rules again, block by block: what is done stays done."""
+        """Reindex words from earlier rules block by block; finished blocks are kept."""
         with self._storage.read() as reader:
             is_left = reader.upkeep.portions.count_outdated() > 0
         while is_left:
@@ -178,7 +178,7 @@ class Backfill:
         self._storage.purge_deleted()
 
     def _is_coming(self, last_id: int) -> bool:
-        """Return whether a server is computing vectors of memories up to this one. Others come all the time."""
+        """Return whether a server is computing vectors of memories up to this one. New ones arrive all the time."""
         with self._storage.read() as reader:
             return reader.vectors.pending(EVERYTHING, last_id).memories > 0
 
@@ -188,7 +188,7 @@ class Backfill:
             return writer.upkeep.change.remove_step()
 
     def _link(self) -> None:
-        """Find the later memories on the subjects of others again, each by what was stored before it."""
+        """Find later memories on the subjects of others again, each among earlier ones."""
         with self._storage.write() as writer:
             writer.remove_links()
         with self._storage.read() as reader:
@@ -222,7 +222,7 @@ class Backfill:
             return self._missing_in(reader)
 
     def _missing(self) -> Iterator[Memory]:
-        """Yield the memories that lack vectors; at the end those that may kill the process again."""
+        """Yield the memories that lack vectors, last those that may kill the process again."""
         for given_up in (False, True):
             memory = self._next(0, given_up=given_up)
             while memory is not None:
@@ -235,7 +235,7 @@ class Backfill:
 
 
 def order_of(origin: Origin) -> tuple[int, str, int]:
-    """Return what sorts memories in the order of storing, whatever the clocks of their machines said."""
+    """Return the key that sorts memories in the order of storing, whatever their machines' clocks said."""
     return origin.turn, origin.created_at, origin.id
 
 
@@ -276,7 +276,7 @@ OTHER_MODEL = (
 
 
 class Reembedded(NamedTuple):
-    """How many memories got new vectors, and how many still have none; `message` says it in words."""
+    """How many memories got new vectors, and how many still have none; `message` is a summary."""
 
     memories: int
     remaining: int
@@ -284,7 +284,7 @@ class Reembedded(NamedTuple):
 
 
 class Reembedding:
-    """Changes the model of a memory, and adds the states of tokens that are missing."""
+    """Changes the model of a memory, and adds missing states of tokens."""
 
     def __init__(self, storage: Storage, indexer: Indexer, backfill: Backfill) -> None:
         self._storage = storage
@@ -316,7 +316,7 @@ class Reembedding:
 
     def _add_states(self, on_progress: Progress | None) -> int:
         """Recompute the vectors of memories that lack states of tokens, and return of how many."""
-        with self._storage.read() as reader:  # which may look at every passage, so not while others wait to write
+        with self._storage.read() as reader:  # which may read every passage, so not while others wait to write
             lacking = reader.upkeep.change.without_states()
         recomputed = 0
         with self._backfill.lease.held() if lacking else nullcontext():

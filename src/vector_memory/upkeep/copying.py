@@ -1,9 +1,9 @@
 """Copies a memory into an empty one of any engine: bit by bit, with its ids, times and vectors.
 
-What is copied is one snapshot. Memories go first, in the order of their ids; each portion is committed, read back and
-compared. A run that was interrupted is continued: what it has copied is compared, and the rest follows. What the source
-has lost since goes in the target, too: the target knows up to which id it was copied from where, and what is stored in
-it gets higher ones. The words and links come last, in the one transaction that completes the copy.
+The copy is one snapshot. Memories go first, in the order of their ids; each portion is committed, read back and
+compared. An interrupted run is continued: what it has copied is compared, and the rest follows. What the source has
+lost since is deleted in the target too: the target records its source and up to which id it was copied, and its own
+memories get higher ids. The words and links come last, in the one transaction that completes the copy.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -90,7 +90,7 @@ class Copying:
         self._last_copied = self._newest = 0
 
     def copy_memories(self, on_progress: Progress | None = None) -> CopiedMemories:
-        """Write the memories that the target does not have yet, or not as they are now; delete those that are lost.
+        """Write memories that the target lacks or has in an older state; delete those that the source has lost.
 
         Raises ValidationError if the target has other memories, or if its vectors are of another model.
         """
@@ -112,7 +112,7 @@ class Copying:
         return CopiedMemories(done, written, replaced, len(lost))
 
     def complete(self, on_progress: Progress | None = None) -> None:
-        """Write how long memories are current, traces, the index of words and the tags; give only higher ids."""
+        """Write lifetimes, traces, the index of words and the tags; from then on, assign only higher ids."""
         if self._is_complete():
             return
         tags, total, done = self._tags(), self._source.memories.count(EVERYTHING), 0
@@ -147,7 +147,7 @@ class Copying:
             raise ValidationError(OTHER_VECTORS) from None
 
     def _lost(self) -> list[int]:
-        """Return the memories that came to the target from the source, which has lost them since.
+        """Return the copied memories that the source has lost since.
 
         Raises ValidationError if the target has others, or has lost memories itself, unless these have expired.
         """

@@ -1,12 +1,12 @@
 """Computes vectors after the receipt: a memory is safe and found by its words at once, and by meaning a moment later.
 
-Whoever stores a memory without its vectors leases it in the same transaction. A thread of the same process then works
-through its leases, the oldest memory first; short texts need not wait for a long one. When a process ends before it is
-done, its leases run out, and the threads of all other processes that have the file open take the memories over, one at
-a time; if there is none, the next one that starts does. They also take over some of what a process that has promised
-many has not begun. Each batch of vectors is stored when it is computed, so that the work of a process that is killed is
-not lost. A text that the engine fails on is tried again a few times, and so is what was stored while no engine could be
-used. Before all that, the thread indexes words by earlier rules again. In between it erases what has expired.
+A process that stores a memory without its vectors leases it in the same transaction. A thread of the same process then
+works through its leases, the oldest memory first; short texts need not wait for a long one. If a process ends first,
+its leases expire, and the threads of all other processes that have the file open take the memories over, one at a time;
+if there is none, the next process that starts does. They also take over some memories that a process with many leases
+has not begun. Each batch of vectors is stored when it is computed, so that a killed process loses no finished work. A
+text that the engine fails on is retried a few times, and so are texts stored while no engine could be used. Before all
+that, the thread reindexes words from earlier rules. In between it erases expired memories.
 """
 
 import logging
@@ -34,11 +34,11 @@ SECONDS_FOR_RECEIPT = 0.01
 """The thread begins this much later than it could: a note's receipt takes a third less of the processor then."""
 
 SHORT = 25_000
-"""Texts of so many characters are usually embedded in one batch. They need not wait for longer ones."""
+"""Texts of up to this many characters usually fit in one batch. They need not wait for longer ones."""
 
 
 SECONDS_BETWEEN_ERASING = 600.0
-"""What has expired is hidden at once, and its bytes are overwritten after this time."""
+"""Expired memories are hidden at once, and their bytes are overwritten within this time."""
 
 
 class BackgroundVectors:
@@ -75,10 +75,10 @@ class BackgroundVectors:
         first: Callable[[], object] | None = None,
         erase: Callable[[], bool] | None = None,
     ) -> None:
-        """Begin to compute what others have left behind, and from now on, if it `defers`, what this process stores.
+        """Begin to compute what others have left behind and, if it `defers`, what this process stores from now on.
 
-        `first` is done before that, as soon as the database lets it, and again while it returns True. `erase` is called
-        every few minutes; it erases some of what has expired, and returns whether there may be more.
+        `first` runs before that, as soon as the database allows, and again while it returns True. `erase` is called
+        every few minutes; it erases some expired memories, and returns whether there may be more.
         """
         self._defers |= defers
         self._first, self._erase = first or self._first, erase or self._erase
@@ -90,22 +90,22 @@ class BackgroundVectors:
             self._wanted.set()
 
     def defer(self, writer: Writer, memory_id: int, *, promised: bool) -> None:
-        """Promise the vectors of a memory that the transaction adds, or leave them to whoever can compute them.
+        """Promise the vectors of a memory that the transaction adds, or leave them to any process that can.
 
         Call `begin` when it is committed.
         """
         writer.defer_vectors(memory_id, self._lease() if promised else Lease(owner="", until=0.0))
 
     def begin(self) -> None:
-        """Begin with what was deferred."""
+        """Begin with the deferred memories."""
         self._wanted.set()
 
     def pause(self, seconds: float) -> bool:
-        """Wait for so long; False: at once, because the file is being closed."""
+        """Wait this long; False: at once, because the file is being closed."""
         return not self._stopping.wait(seconds)
 
     def stop(self) -> None:
-        """Stop, and leave what is not done to others.
+        """Stop, and leave the rest to others.
 
         Does not wait for the thread, which may be in the middle of a long text: it writes nothing once the file is
         closed, and the client gives the process little time to end.
@@ -119,7 +119,7 @@ class BackgroundVectors:
                 left = reader.vectors.next_leased(self.owner)
             if left is not None:
                 self._release()
-        except VectorMemoryError as error:  # then the leases run out by themselves
+        except VectorMemoryError as error:  # then the leases expire on their own
             logger.info("Leases were not released: %s", error)
 
     def _lease(self) -> Lease:
@@ -135,9 +135,9 @@ class BackgroundVectors:
                 return
             except VectorMemoryError as error:
                 logger.info("Vectors were not computed yet: %s", error)
-            except Exception as error:  # whatever it is, the thread goes on
+            except Exception as error:  # whatever it is, the thread continues
                 logger.warning("Vectors were not computed yet: %s", where(error))
-            # Also unasked: another process may have left something behind.
+            # Also without a request: another process may have left something behind.
             if self._wanted.wait(LEASE_SECONDS):
                 self._stopping.wait(SECONDS_FOR_RECEIPT)
             self._wanted.clear()
@@ -184,8 +184,8 @@ class BackgroundVectors:
     def _next(self) -> Memory | None:
         """Return the oldest memory that this process has leased; if there is none, take one over from another.
 
-        Only one, so that other processes can share the work, and that a text which kills its process is not blamed on
-        others; and none after a failure, so that it is not tried again at once. Raises EmbeddingUnavailableError,
+        Only one, so that other processes share the work, and no other text is blamed for one that kills its process;
+        and none after a failure, so that it is not retried at once. Raises EmbeddingUnavailableError,
         having taken nothing over, without a model whose vectors can be used.
         """
         with self._storage.read() as reader:
@@ -209,7 +209,7 @@ class BackgroundVectors:
             raise
         except Exception as error:
             if not is_about_text(error):
-                self._release()  # nobody is to wait for them any more; each round tries again
+                self._release()  # nobody should wait for them any more; each round retries
                 raise
             logger.warning("Memory %d could not be indexed: %s", memory.id, where(error))
             self._has_failed = True
@@ -223,7 +223,7 @@ class BackgroundVectors:
             raise ClosedMemoryError
 
     def _let_short_ones_pass(self, done: int, total: int) -> None:
-        """Between two batches of a long text, complete the short ones that have been promised meanwhile."""
+        """Between two batches of a long text, complete short ones that were promised in the meantime."""
         self._go_on(done, total)
         while (memory := self._next_short()) is not None:
             self._complete(memory, self._go_on)

@@ -68,7 +68,7 @@ class Indexer:
 
     @property
     def fingerprint(self) -> Fingerprint:
-        """What these vectors are comparable with. Raises EmbeddingUnavailableError without a model."""
+        """The fingerprint of these vectors. Raises EmbeddingUnavailableError without a model."""
         return self._model.fingerprint
 
     @property
@@ -156,7 +156,7 @@ class Indexer:
     ) -> Links:
         """Return the links of a memory. `embedded`: its last passages, unless all are stored; `memory_id`: if some are.
 
-        What cannot be read of other memories does not matter for a new one: then it has none.
+        If other memories cannot be read, a new one has no links.
         """
         if self._links_of is None:
             return NO_LINKS
@@ -172,7 +172,7 @@ class Indexer:
             return NO_LINKS
 
     def remember(self, memory: Memory, passages: Sequence[StoredPassage], fingerprint: Fingerprint) -> None:
-        """Let what a stored memory has in common with later texts not be embedded again."""
+        """Remember a stored memory's vectors, so that texts in common with later ones are not embedded again."""
         if not self.enriches(memory.memory_type):
             content = memory.content
             texts = {(fingerprint, content[each.start : each.end]): (each.vector, each.states) for each in passages}
@@ -228,7 +228,7 @@ def complete(
 ) -> int | None:
     """Compute the vectors that a memory lacks, and its chunks if it has none, and store each batch as it is computed.
 
-    Whoever is interrupted leaves the batches that are stored, and the next call goes on after them. Returns the number
+    An interrupted call leaves the stored batches, and the next call continues after them. Returns the number
     of chunks; None if another process was faster, or the memory is gone. Raises EmbeddingUnavailableError,
     DatabaseError.
     """
@@ -240,7 +240,7 @@ def complete(
     cut = indexer.cut(indexer.unit_texts(memory.memory_type, memory.title, memory.content, chunks))
     enriched = indexer.enriches(memory.memory_type)
     if embedded != cut.passages[: len(embedded)] or any(part.enriched != enriched for part in stored if embedded):
-        # Another release has cut the text in another way, or a process with other settings has embedded its beginning.
+        # Another release has cut the text differently, or a process with other settings has embedded its beginning.
         with storage.write() as writer:
             writer.discard_vectors(memory.id)
         embedded = []

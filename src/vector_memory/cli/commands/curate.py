@@ -1,4 +1,4 @@
-"""The commands that change what stands beside a memory's text."""
+"""The commands that change a memory's title, description, tags, pin and what it supersedes."""
 
 from typing import Annotated
 
@@ -98,7 +98,7 @@ def _pin_all(memory_ids: tuple[str, ...], filters: Filters, here: StoreFlags, *,
 
 
 def _chosen(store: SessionMemoryStore, memory_ids: tuple[str, ...], filters: Filters, most: int) -> list[str]:
-    """Return the ids of memories that were named, of which each exists, or that filters choose."""
+    """Return the ids of the named memories, which all exist, or of those that filters select."""
     scope = filters.scope(filters.kind)
     if bool(memory_ids) == (scope != Scope()):
         raise ConfigurationError("Name the memories by their ids, or choose them with filters.")

@@ -27,13 +27,13 @@ ADDED: tuple[State, ...] = ("stored", "skipped", "deleted_earlier", "failed")
 SYNCED: tuple[State, ...] = ("stored", "updated", "unchanged", "removed", "skipped", "deleted_earlier", "failed")
 WORDS = {"skipped": "already stored", "deleted_earlier": "deleted earlier"}
 SELDOM = {ADDED: {"deleted_earlier"}, SYNCED: {"deleted_earlier", "skipped"}}
-"""What is told only if there is any: a sync skips nothing, unless two files have the same text."""
+"""Counts that are printed only if there are any: a sync skips nothing, unless two files have the same text."""
 
 
 @Flags
 @dataclass(frozen=True)
 class Facts:
-    """What goes with all memories of the files."""
+    """The fields that all memories of the files share."""
 
     agent: Annotated[str, Parameter(help="Agent that stores them.")] = "command-line"
     iteration: Annotated[str | None, Parameter(name="--iter", help="Iteration, such as 2 or v2; default 1.")] = None
@@ -122,7 +122,7 @@ def _require_files(paths: Sequence[str], *, is_sync: bool) -> None:
 
 
 def _require_fitting(*, keep_replaced: bool, supersedes: bool, is_sync: bool) -> None:
-    """Raise ConfigurationError for flags that do not go together."""
+    """Raise ConfigurationError for conflicting flags."""
     if keep_replaced and not is_sync:
         raise ConfigurationError("--keep-replaced is for --sync and --watch: without them nothing is replaced.")
     if supersedes and is_sync:
@@ -150,7 +150,7 @@ def _default_session(kind: MemoryKind, paths: Sequence[str]) -> str | None:
 
 
 class IngestOutput:
-    """Says what became of the files. `states`: those that are counted."""
+    """Prints the outcomes for the files. `states`: those that are counted."""
 
     def __init__(self, session: str | None, states: tuple[State, ...], *, as_json: bool) -> None:
         self._session = session
@@ -158,7 +158,7 @@ class IngestOutput:
         self._as_json = as_json
 
     def say(self, outcomes: Sequence[Outcome], missing: int, left_out: Sequence[LeftOut] = ()) -> None:
-        """Print the outcomes, and what was left out. `missing`: the number of memories without vectors."""
+        """Print the outcomes, and what was skipped. `missing`: the number of memories without vectors."""
         counts: Counter[State] = Counter(outcome.state for outcome in outcomes)
         if self._as_json:
             numbers = {state: counts[state] for state in self._states}
@@ -181,7 +181,7 @@ class IngestOutput:
             out.print("To store such a file again, name the file itself, without --sync.")
 
     def follow(self, ingestion: Ingestion, paths: Sequence[str]) -> None:
-        """Keep the memories in step with the files, and say what changes, until it is interrupted."""
+        """Sync the memories with the files, and print changes, until it is interrupted."""
         if not self._as_json:
             say("Watching for changes: press Ctrl-C to stop.")
         with suppress(KeyboardInterrupt):  # at any moment: each memory is replaced in one transaction

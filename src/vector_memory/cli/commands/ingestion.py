@@ -67,7 +67,7 @@ def _files_below(folder: Path, skip: Callable[[str, str], None]) -> Iterator[str
     try:
         found = sorted(entry.path for entry in walk(root, lambda path, why: skip(str(folder / path), why), strict=True))
     except OSError as error:
-        # Not skipped: --sync would take its files for deleted.
+        # Not skipped: --sync would treat its files as deleted.
         raise ConfigurationError(f"A folder in {folder} cannot be read ({error.strerror}).") from None
     for path in found:
         if path.suffix.lower() in SUFFIXES:
@@ -157,7 +157,7 @@ def facts_in(file: str, text: str) -> MemoryFields:
 
 
 class LeftOut(NamedTuple):
-    """What a folder contains and is not looked into, and why."""
+    """What is skipped in a folder, and why."""
 
     file: str
     reason: str
@@ -168,7 +168,7 @@ Files = dict[str, Origin]
 
 
 class Ingestion:
-    """Stores files as memories of one kind that differ in nothing but what comes from the file.
+    """Stores files as memories of one kind that differ only in what comes from the file.
 
     `keep_replaced`: earlier texts of edited files are superseded, not deleted.
     """
@@ -192,7 +192,7 @@ class Ingestion:
         )
 
     def added(self, words: Sequence[str]) -> tuple[list[Outcome], int]:
-        """Store files that are not stored; return the outcomes, and how many replaced nothing but an earlier text.
+        """Store new files; return the outcomes, and the number whose earlier text is still stored.
 
         What was deleted stays gone, unless the file itself is named.
         """
@@ -248,7 +248,7 @@ class Ingestion:
 def changes_in(words: Sequence[str]) -> Iterator[None]:
     """Yield after each change in the folders that are given, or that contain the files.
 
-    And once when they are being watched: something may have changed just before.
+    Also once when watching begins: something may have changed just before.
     """
 
     def matters(_change: object, path: str) -> bool:
@@ -256,5 +256,5 @@ def changes_in(words: Sequence[str]) -> Iterator[None]:
         return Path(path).suffix.lower() in SUFFIXES or not Path(path).is_file()
 
     for is_watched in follow({folder_of(word) for word in words}, matters, threading.Event()):
-        if is_watched:  # what is removed may come back in a moment
+        if is_watched:  # a removed file may reappear in a moment
             yield

@@ -256,7 +256,7 @@ def _row_of_known(model: "KnownModel", settings: "Settings", *, in_use: bool) ->
 
 
 def _row_of_own(settings: "Settings") -> dict[str, Any]:
-    """Return the row of a model that is not known: in a folder, of this server, or of sentence-transformers."""
+    """Return the row of an unknown model: in a folder, of this server, or of sentence-transformers."""
     from vector_memory.embedding.model import TOY_MODEL
     from vector_memory.embedding.weights import find_model
 

@@ -111,7 +111,7 @@ class Search:
         return merged.results, " ".join(self._notes(merged.answers, merged.results))
 
     def traces(self, scopes: Sequence[Scope], page: Page, why_not: str | None) -> Iterator[Trace]:
-        """Yield how each search came to its results; of a memory, only in the scope of its own kind."""
+        """Yield how each search found its results; for one memory, only in the scope of its kind."""
         stored = None if why_not is None else self._store.explaining.kind_of(why_not, "--why-not")
         kinds = {scope.kind for scope in scopes}
         for scope in scopes:
@@ -169,7 +169,7 @@ HEADING_MARKS = re.compile(r"(?:^|(?<= > ))#{1,6} +")
 
 
 def print_findings(found: Sequence[Found], message: str, query: str, *, full: bool) -> None:
-    """Print results, best first, and the message; a warning stands before the results."""
+    """Print results, best first, and the message; a warning precedes the results."""
     out = console()
     if found and NO_CLOSE_MATCH in message:
         out.print(Text(f"{NO_CLOSE_MATCH}\n", style="yellow"))
@@ -258,7 +258,7 @@ def text_of_result(result: Found) -> str:
 
 
 def print_traces(traces: Sequence[Trace], *, candidates: bool) -> None:
-    """Print traces, one for each kind that was searched; without `candidates` only what is said of one memory."""
+    """Print traces, one for each kind that was searched; without `candidates` only the verdict on one memory."""
     out = console()
     for trace in traces:
         if candidates:

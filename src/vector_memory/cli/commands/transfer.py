@@ -212,7 +212,7 @@ def location_of(address: str, *, unencrypted: bool) -> DatabaseLocation:
 
 
 def is_same(source_at: MemoryAddress, target_at: MemoryAddress) -> bool:
-    """Return whether two addresses are of one memory, also if a link or another spelling leads to its file."""
+    """Return whether two addresses name one memory, even through a link or another spelling of its file."""
     if isinstance(source_at, Path) and isinstance(target_at, Path):
         return target_at.exists() and source_at.samefile(target_at)
     return source_at == target_at
@@ -283,7 +283,7 @@ def import_sessions(
 
 
 def sentences_about(result: "ImportedSessions", *, is_dry: bool) -> list[str]:
-    """Return the result in sentences."""
+    """Describe the result in sentences."""
     unread = [f"Not stored: {one_line(str(path))}: {reason}" for path, reason in result.unread]
     if not result.transcripts:
         return [*unread, "No past sessions were found; --all looks in all projects."]

@@ -23,7 +23,7 @@ AGENT, SESSION = "demo-agent", "demo"
 RESULTS_ASKED = 3
 
 SKIPPED = (DuplicateMemoryError.code, ValidationError.code)
-"""Errors that say what is wrong with one file; any other ends the demo."""
+"""Errors about a single file; any other ends the demo."""
 
 
 @dataclass(frozen=True)

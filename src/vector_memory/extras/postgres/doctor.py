@@ -178,7 +178,7 @@ def schema_findings(connection: Connection, schema: str) -> Iterator[Finding]:
 
 
 def upkeep_findings(connection: Connection, *, deep: bool) -> Iterator[Finding]:
-    """Check what only PostgreSQL has: indexes, dead rows and copied fields."""
+    """Check what exists only in PostgreSQL: indexes, dead rows and copied fields."""
     yield checked("indexes", first_names(inspection.faulty_indexes(connection)), ADVICE)
     neglected = inspection.neglected_tables(connection)
     if neglected:
@@ -206,7 +206,7 @@ def space(bloat: inspection.Bloat) -> Finding:
 
 
 def generation(known: Sequence[Generation], lineage: Lineage) -> Finding:
-    """Report whether the memory continues from a copy, which may lack what was stored last."""
+    """Report whether the memory continues from a copy, which may lack the latest stores."""
     if is_over(known, lineage):
         restarted = ", or the server was restarted, which does not say its timeline" * (lineage.timeline == BY_START)
         return warning(
@@ -229,11 +229,11 @@ def generation(known: Sequence[Generation], lineage: Lineage) -> Finding:
 # The servers of a memory in PostgreSQL, as the doctor sees them.
 
 MOST_USED = 0.8
-"""The share of a server's connections from which on they may soon be used up."""
+"""The share of a server's connections in use from which they may soon run out."""
 
 
 def servers(url: str) -> Iterator[Finding]:
-    """Check each server that a URL names, and whether one of them is certain to be the primary."""
+    """Check each server of a URL, and whether one of them is certainly the primary."""
     found = list(survey(url))
     known = [each for _, each in found if isinstance(each, Surveyed)]
     latest = max((each.timeline for each in known), default=0)

@@ -195,7 +195,7 @@ def audit(
 
 
 def say_intact(checked: Checked, teams: FolderFlags) -> None:
-    """Say that every line holds, and of what the log itself says that it is missing."""
+    """Say that every line is intact, and what the log itself reports as missing."""
     facts = {"lines": checked.lines, "missing": checked.missing, "newest": checked.newest}
     notes = ["The audit log is intact."]
     if checked.missing:
@@ -206,7 +206,7 @@ def say_intact(checked: Checked, teams: FolderFlags) -> None:
 
 
 def in_words(line: dict[str, Any]) -> str:
-    """Return a line of the audit log for people."""
+    """Format a line of the audit log for people."""
     ids = " ".join(f"{name}={','.join(map(str, values))}" for name, values in line["ids"].items())
     who = f"{line['token'] or '-'} {line['namespace'] or '-'}"
     missing = f"after {counted(line['missing'], 'missing call')}" if "missing" in line else ""
@@ -239,7 +239,7 @@ def list_tokens(tokens: Tokens, *, as_json: bool) -> None:
 
 
 def token_facts(token: Token) -> dict[str, object]:
-    """Return what may be printed of a token."""
+    """Return the printable facts about a token."""
     facts = {name: getattr(token, name) for name in ("name", "namespace", "sessions", "agent_id")}
     dates = {"created_at": as_date(token.created_at), "expires_at": as_date(token.expires_at)}
     return {**facts, "scope": str(token.permission), **dates, "expired": token.has_expired()}

@@ -25,23 +25,23 @@ __all__ = ["Doctor"]
 # ruff: noqa: PLC0415
 
 ROUNDS = 2
-"""Maximum number of rounds of repair: damage can hide what is wrong in the parts that are kept."""
+"""Maximum number of rounds of repair: damage can hide other faults."""
 
 
 class ExaminedMemory(Protocol):
     """A memory of one engine. Its findings change and create nothing."""
 
     def engine(self) -> Iterable[Finding]:
-        """Return the findings about what the engine needs on this machine."""
+        """Return the findings about the engine's requirements on this machine."""
 
     def place(self) -> Iterable[Finding]:
         """Return the findings about where the memory is: a disk, or a database server."""
 
     def contents(self, *, deep: bool) -> Iterable[Finding]:
-        """Return the findings about what is stored. `deep`: derive it again from the texts, and compare."""
+        """Return the findings about the contents. `deep`: derive everything from the texts again, and compare."""
 
     def repair(self, wrong: set[str], on_progress: Progress | None) -> list[str]:
-        """Repair what the findings of these names say; return a sentence for each repair.
+        """Repair the findings with these names; return a sentence for each repair.
 
         Texts are never changed. Repairs that need the model are skipped if there is none.
         """
@@ -57,7 +57,7 @@ class Doctor:
         self._memory = examined_memory(address, settings, model)
 
     def examine(self, *, deep: bool = False) -> Report:
-        """Run all checks. Nothing is changed or created. `deep`: also derive from each text again what it gives."""
+        """Run all checks. Nothing is changed or created. `deep`: also derive everything from the texts again."""
         installation = list(installation_findings(self._memory.engine(), self._model, self._settings))
         place = [*self._memory.place(), *git_findings(self._address), outbox_finding(self._address)]
         contents = list(self._memory.contents(deep=deep))

@@ -1,4 +1,4 @@
-"""Checks whether what is derived from the texts matches them, for memories of any engine."""
+"""Checks whether derived data matches the texts, for memories of any engine."""
 
 import heapq
 import random
@@ -28,7 +28,7 @@ EVERYTHING = Scope(as_of=STORED)
 MEMORIES_AT_ONCE = 100
 BLOCKS_AT_ONCE = 20
 SAMPLE = 64
-"""Passages that are embedded again, at random: all of a small memory, and of a large one others each time."""
+"""Number of random passages to embed again: all of a small memory, different ones of a large memory each time."""
 TOLERANCE = 0.01
 """By how much a vector's length, and each of its numbers, may differ: processors round differently."""
 
@@ -39,7 +39,7 @@ Translated = Callable[[], AbstractContextManager[None]]
 
 
 PARTS = ("rows", "text", "chunks", "passages", "vectors")
-"""The checks that compare each memory; the first two do so without --deep, too."""
+"""The checks that compare each memory; the first two also run without --deep."""
 
 Faults = dict[str, set[int]]
 """The memories that are wrong, by these checks."""
@@ -47,7 +47,7 @@ Faults = dict[str, set[int]]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Compares memories with their checksums and, if `deep`, with what is derived from them."""
+    """Compares memories with their checksums and, if `deep`, with their derived data."""
 
     reader: Reader
     indexer: Indexer
@@ -72,7 +72,7 @@ class Comparison:
         return True
 
     def _compared(self, found: Faults) -> Iterator[tuple[WholeMemory, StoredPassage]]:
-        """Note what is wrong with each memory, and yield the passages of those that are right."""
+        """Note each memory's faults, and yield the passages of correct ones."""
         ids = sorted(self.reader.memories.ids(EVERYTHING))
         for start in range(0, len(ids), MEMORIES_AT_ONCE):
             for whole in self._read(ids[start : start + MEMORIES_AT_ONCE], found):
@@ -83,7 +83,7 @@ class Comparison:
                     yield from ((whole, passage) for passage in whole.passages or ())
 
     def _read(self, ids: Sequence[int], found: Faults) -> Iterator[WholeMemory]:
-        """Yield the memories that can be read; of the others, note what cannot."""
+        """Yield the readable memories; note what is unreadable in the others."""
         portions, part = self.reader.upkeep.portions, "rows"
         try:
             with self.translated():
@@ -117,7 +117,7 @@ def fault_of(whole: WholeMemory, indexer: Indexer | None) -> str:
 
 
 def are_chunks_correct(whole: WholeMemory, indexer: Indexer) -> bool:
-    """Return whether a memory has the chunks of its text; if other settings have cut it, parts of it."""
+    """Return whether a memory's chunks are those of its text, or if other settings cut it, parts of it."""
     memory, chunks = whole.memory, [stored.chunk for stored in whole.chunks]
     if not memory.chunked or (not chunks and whole.passages is None):
         return not chunks
@@ -131,9 +131,9 @@ def are_chunks_correct(whole: WholeMemory, indexer: Indexer) -> bool:
 
 
 def are_passages_correct(whole: WholeMemory) -> bool:
-    """Return whether the passages of a memory that has all are, in order and without overlap, all words of its units.
+    """Return whether a complete memory's passages contain all words of its units, in order and without overlap.
 
-    Another release may have cut them elsewhere. Models skip some characters, but none of a word.
+    Another release may have cut them elsewhere. Models skip some characters, but none within words.
     """
     if whole.passages is None:
         return True
@@ -161,7 +161,7 @@ def is_vector_correct(passage: StoredPassage) -> bool:
 
 
 def wrongly_embedded(sample: Sequence[tuple[WholeMemory, StoredPassage]], indexer: Indexer) -> set[int]:
-    """Embed passages again, and return the memories whose vectors are others. Raises EmbeddingUnavailableError.
+    """Embed passages again, and return the memories whose vectors differ. Raises EmbeddingUnavailableError.
 
     Memories that were cut or enriched by other settings are not compared.
     """
@@ -185,7 +185,7 @@ def wrongly_embedded(sample: Sequence[tuple[WholeMemory, StoredPassage]], indexe
 
 
 def are_words_correct(reader: Reader) -> bool:
-    """Return whether the blocks of the keyword index, but for those by earlier rules, have the words of the texts."""
+    """Return whether the keyword index has the words of the texts, except in blocks from earlier rules."""
     portions, last_id = reader.upkeep.portions, 0
     while blocks := portions.blocks(last_id, BLOCKS_AT_ONCE):
         last_id = blocks[-1].id
@@ -214,7 +214,7 @@ def is_block_correct(reader: Reader, block: WordBlock) -> bool:
 
 
 def in_order(rows: Mapping[int, bytes]) -> dict[int, bytes]:
-    """Return rows of postings, sorted. What is too short for one stays as it is."""
+    """Return rows of postings, sorted. Rows too short for one posting stay unchanged."""
     return {
         bucket: row if len(row) % POSTING.itemsize else np.sort(np.frombuffer(row, POSTING)).tobytes()
         for bucket, row in rows.items()
@@ -225,9 +225,9 @@ def in_order(rows: Mapping[int, bytes]) -> dict[int, bytes]:
 def agreements(
     reader: Reader, indexer: Indexer, translated: Translated, advice: Advice, *, deep: bool, other: Mapping[str, Check]
 ) -> Iterator[Finding]:
-    """Compare what is derived with the texts, and the vectors with the model.
+    """Compare derived data with the texts, and vectors with the model.
 
-    `other`: checks of the engine itself, which come first. What all checks need is in each of their transactions.
+    `other`: the engine's own checks, which come first. Each check's transaction includes what all checks need.
     """
     portions = reader.upkeep.portions
     checks: dict[str, Check] = {
@@ -263,7 +263,7 @@ def comparisons(faults: Faults, advice: Advice, *, deep: bool) -> Iterator[Findi
 
 
 def outdated(memories: int) -> Iterator[Finding]:
-    """Say how many memories are to be indexed again."""
+    """Say how many memories must be reindexed."""
     if memories:
         message = (
             f"The words of {counted(memories, 'memory', 'memories')} were indexed by the rules of an earlier "
@@ -313,13 +313,13 @@ def reembedding(reader: Reader) -> Iterator[Finding]:
         yield warning("reembedding", message, advice)
 
 
-# Makes what is derived from the texts of an open memory again, for memories of any engine.
+# Rebuilds an open memory's derived data from its texts, for memories of any engine.
 
 
 def compute_missing(
     storage: Storage, model: EmbeddingModel, indexer: Indexer, wrong: set[str], on_progress: Progress | None
 ) -> Iterator[str]:
-    """Index what is not indexed yet, and compute the missing vectors if there is a model; say what was done.
+    """Index what is not indexed yet, and compute missing vectors if there is a model; report what was done.
 
     `wrong`: the names of the findings.
     """
@@ -334,10 +334,10 @@ def compute_missing(
 
 
 def rebuild(storage: Storage, indexer: Indexer, translated: Translated, misfiled: Collection[int]) -> str:
-    """Remove what is derived wrongly, and index the words of all memories. Correct chunks keep their ids.
+    """Remove wrong derived data, and index the words of all memories. Correct chunks keep their ids.
 
     Memories with damaged text are left alone: their chunks may be all that is left of it. `misfiled`: the memories
-    whose vectors have other fields than they. Without a model, vectors stay as they are.
+    whose vectors have wrong fields. Without a model, vectors stay unchanged.
     """
     with storage.read() as reader:
         comparison = Comparison(reader, indexer, translated, deep=True)
@@ -347,7 +347,7 @@ def rebuild(storage: Storage, indexer: Indexer, translated: Translated, misfiled
     with storage.write() as writer:
         portions = writer.upkeep.portions
         lifetimes = portions.lifetimes()
-        writer.keywords.clear()  # first: nothing can be removed from a block that is damaged
+        writer.keywords.clear()  # first: nothing can be removed from a damaged block
         for whole in portions.whole(stripped, bare=True):
             memory = whole.memory
             chunks = [] if memory.id in faults["chunks"] else writer.chunks.of(memory.id)

@@ -149,7 +149,7 @@ def readable_size(number: int) -> str:
     return f"{number / 1000 / MEGABYTE:,.1f} GB" if number >= 1000 * MEGABYTE else f"{number / MEGABYTE:,.1f} MB"
 
 
-# Checks what waits on this machine until it is stored, and what was set aside.
+# Checks texts that wait on this machine to be stored, and those set aside.
 
 OUTBOX = "outbox"
 """The name of the check."""
@@ -158,11 +158,11 @@ ADVICE = "The servers of that memory, or the relays to it, store waiting texts a
 AND_SET_ASIDE = "Read the texts that were set aside, delete them, or run `vector-memory doctor --fix` to retry them."
 
 SECONDS_TO_NAME = 10
-"""A process that delivers for so long is named."""
+"""A process that has been delivering this long is reported."""
 
 
 def outbox_finding(address: MemoryAddress) -> Finding:
-    """Check what waits for a memory, or for any other that this user's programs store in."""
+    """Check the texts that wait for a memory, or for any other that this user's programs store in."""
     looked_at = [(outbox, outbox.contents()) for outbox in _outboxes(address)]
     found = [(outbox, contents) for outbox, contents in looked_at if contents.waiting or contents.refused]
     if not found:
@@ -176,7 +176,7 @@ def outbox_finding(address: MemoryAddress) -> Finding:
 
 
 def try_again(address: MemoryAddress) -> str:
-    """Let what was set aside be tried again; say how much that is. Raises DatabaseError."""
+    """Requeue rejected texts; report how many. Raises DatabaseError."""
     try:
         texts = sum(outbox.put_back() for outbox in _outboxes(address))
     except OSError as error:
@@ -193,7 +193,7 @@ def _outboxes(address: MemoryAddress) -> Iterator[Outbox]:
 
 
 def _contents_in_words(contents: Contents) -> str:
-    """Say what is in an outbox that is not empty."""
+    """Describe the contents of an outbox that is not empty."""
     sentences = []
     if contents.waiting:
         wait = "waits" if contents.waiting == 1 else "wait"
@@ -209,7 +209,7 @@ def _contents_in_words(contents: Contents) -> str:
 
 
 def _said_of(deliverer: Deliverer | None) -> list[str]:
-    """Say which process has delivered for long, and since when."""
+    """Say which process has been delivering for long, and since when."""
     if deliverer is None or time.time() - deliverer.since < SECONDS_TO_NAME:
         return []
     pid = deliverer.pid
@@ -296,11 +296,11 @@ def token_counter(model: EmbeddingModel) -> Finding:
     return fine("tokens", f"Tokens are counted {means}.")
 
 
-# Checks that Git does not have the memory.
+# Checks that Git does not contain the memory.
 
 
 SECONDS = 5
-"""Time for each of three commands of Git. If one needs more, nothing is said."""
+"""Time limit for each of three Git commands. If one takes longer, nothing is reported."""
 
 VISIBLE = "? "
 """Begins a line of `git ls-files -t` about a file that is neither tracked nor ignored."""
@@ -309,11 +309,11 @@ REMOVING = ("rm", "-r", "-f", "--cached", "--ignore-unmatch", "--")
 """The command of Git that stops tracking files, which stay: -f, since what is staged is older than the file."""
 
 ALONE = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
-"""Git must not write or fetch anything, or ask anybody."""
+"""Git must not write or fetch anything, or prompt anybody."""
 
 
 def git_findings(address: MemoryAddress) -> Iterator[Finding]:
-    """Yield what a repository has of the memory; nothing outside of one, or if Git does not answer."""
+    """Yield findings about memory files in a repository; none outside one, or if Git does not answer."""
     try:
         exports = export_folder_of(address)
     except ConfigurationError:  # the client's path is invalid
@@ -332,7 +332,7 @@ def git_findings(address: MemoryAddress) -> Iterator[Finding]:
 
 
 def finding_about(root: Path, own: Sequence[PurePath]) -> Finding:
-    """Return what Git has of files and folders of the memory, named from the topmost folder of a checkout.
+    """Return which of the memory's files and folders Git contains, named from the topmost folder of a checkout.
 
     Raises SubprocessError, OSError.
     """
@@ -377,7 +377,7 @@ def how_to_clean_branches(own: Sequence[PurePath]) -> str:
 
 
 def pathspecs(place: PurePath) -> Iterator[str]:
-    """Yield what `git ls-files` needs to list a file or folder, and what belongs to it."""
+    """Yield the pathspecs for `git ls-files` to list a file or folder and its companions."""
     folder = "".join(f"{escaped(part)}/" for part in place.parent.parts)
     return (f":(top,glob){folder}{pattern.removeprefix('/')}" for pattern in patterns_of(place.name))
 
@@ -389,7 +389,7 @@ def owners(files: Sequence[str], own: Sequence[PurePath]) -> list[str]:
 
 
 def other_branches_with(root: Path, own: Sequence[PurePath]) -> list[str]:
-    """Return the branches, but for the one checked out, whose last commit has any of these files and folders."""
+    """Return the branches, except the current one, whose last commit has any of these files and folders."""
     listed = git(root, "for-each-ref", "--format=%(HEAD)%(refname:lstrip=2)", "refs/heads").split("\n")[:-1]
     others = [line[1:] for line in listed if not line.startswith("*")]
     asked = [(name, place) for name in others for place in own if "\n" not in str(place)]
@@ -400,7 +400,7 @@ def other_branches_with(root: Path, own: Sequence[PurePath]) -> list[str]:
 
 
 def git(root: Path, *arguments: str, given: str = "") -> str:
-    """Return what a command of Git prints that changes nothing. Raises SubprocessError, OSError."""
+    """Return the output of a read-only Git command. Raises SubprocessError, OSError."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | ALONE
     command = ["git", "-c", "core.fsmonitor=false", "-C", str(root), *arguments]
     answer = subprocess.run(  # noqa: S603 - no shell, and no argument that begins with a dash

@@ -79,10 +79,10 @@ FINDINGS: Mapping[str, tuple[str, str]] = {
     "superseded": ("Memories are superseded as linked.", "Superseded otherwise than their links say: {}."),
     "reading": ("Everything can be read.", "Not everything can be read; these checks failed: {}"),
 }
-"""What is said of the contents of a memory, by check: if nothing is wrong, and what is."""
+"""Messages about a memory's contents, by check: if nothing is wrong, and if something is."""
 
 WITHOUT_REPAIR = {"text"}
-"""The checks whose faults only a backup repairs: what is derived can be made again, a text cannot."""
+"""The checks whose faults only a backup repairs: derived data can be rebuilt, a text cannot."""
 
 
 class Advice(NamedTuple):
@@ -93,7 +93,7 @@ class Advice(NamedTuple):
 
 
 def checked(name: str, wrong: str | Collection[int], advice: Advice) -> Finding:
-    """Return the finding of a check of contents. `wrong`: what, or which memories, if anything is."""
+    """Return the finding of a check of contents. `wrong`: what is wrong, or which memories."""
     good, bad = FINDINGS[name]
     if not wrong:
         return fine(name, good)

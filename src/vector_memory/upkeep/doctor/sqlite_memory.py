@@ -64,7 +64,7 @@ ADVICE = Advice(
 )
 
 WITHOUT_COPY = {"permissions", "unindexed", "outdated", "erasure"}
-"""What --fix ends while servers run; everything else is damage."""
+"""What --fix repairs while servers run; everything else is damage."""
 
 # ruff: noqa: D102 - the methods are described in `ExaminedMemory`
 
@@ -101,9 +101,9 @@ class SqliteMemory:
 
 
 def repair_by_copying(path: Path, dimensions: int, indexer: Indexer, wrong: set[str]) -> tuple[Salvaged, Path]:
-    """Replace a damaged memory by what can be read of it; return what that is, and the file that keeps the old bytes.
+    """Replace a damaged memory with its readable contents; return these, and the file that keeps the old bytes.
 
-    `wrong`: the names of the findings. If some vectors are wrong and there is a model, all are computed again.
+    `wrong`: the names of the findings. If some vectors are wrong and there is a model, all are recomputed.
 
     Raises DatabaseLockError if another process has it open, DatabaseError if nothing can be read; then it is unchanged.
     """
@@ -128,7 +128,7 @@ def repair_by_copying(path: Path, dimensions: int, indexer: Indexer, wrong: set[
 
 
 def copied(salvaged: Salvaged, kept: Path) -> Iterator[str]:
-    """Say what a repair by copying has kept, and what not."""
+    """Say what a repair by copying has kept and lost."""
     number = counted(salvaged.copied, "memory", "memories")
     yield f"Copied {number} into a new file. The damaged one is kept as {kept.name}."
     if salvaged.lost:

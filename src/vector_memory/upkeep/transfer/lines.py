@@ -82,7 +82,7 @@ class ModelLine(Line):
 
 
 class TraceLine(Line):
-    """What is left of a deleted memory: a keyed hash in hex, and when it was created and deleted."""
+    """The trace of a deleted memory: a keyed hash in hex, and when it was created and deleted."""
 
     digest: Annotated[str, Field(pattern="^([0-9a-f]{2}){16}$")]
     created_at: Time
@@ -271,7 +271,7 @@ def storable_line(line: MemoryLine) -> MemoryLine:
 
 
 def _problems(line: MemoryLine, model: ModelLine | None) -> Iterator[str]:
-    """Yield what is wrong with a memory whose own fields are valid."""
+    """Yield the problems of a memory whose own fields are valid."""
     chunked = TRAITS[parse_choice("memory_type", line.memory_type, MemoryKind)].chunked
     stretches: Sequence[StretchLine] = (*line.chunks, *line.passages)
     if line.memory_type == MemoryKind.TAGGED:
@@ -292,7 +292,7 @@ def _problems(line: MemoryLine, model: ModelLine | None) -> Iterator[str]:
 
 
 def _problems_of_note(line: MemoryLine) -> Iterator[str]:
-    """Yield what the tools for tagged memories would refuse."""
+    """Yield the problems for which the tools for tagged memories would refuse a note."""
     if len(line.content) > MAX_NOTE:
         yield f"content is {len(line.content):,} characters long: a tagged memory has at most {MAX_NOTE:,}."
     if line.metadata.get("category", CATEGORIES[-1]) not in CATEGORIES:

@@ -51,7 +51,7 @@ REDACTED = {*WRITTEN, "chunks"}
 """Fields of a line from which secrets are removed; those of chunks are headings."""
 
 MAX_PASSAGES = 4 * MAX_CHUNKS
-"""More than the longest memory has: most passages have 64 tokens or more, and each chunk a shorter one at most."""
+"""More than any memory has: most passages have at least 64 tokens, and each chunk at most one shorter one."""
 
 
 class Exported(NamedTuple):
@@ -191,7 +191,7 @@ class Transfer:
 
 
 def traces_line(reader: Reader) -> TracesLine | None:
-    """Return what is left of deleted memories; None if there is nothing."""
+    """Return the traces of deleted memories; None if there are none."""
     keys, rows = reader.traces.get_all()
     traces = [TraceLine(digest=digest.hex(), created_at=made, deleted_at=gone) for digest, made, gone in rows]
     return TracesLine(keys=[key.hex() for key in keys], traces=traces) if keys else None
@@ -261,9 +261,10 @@ def without_excess_chunks(line: MemoryLine) -> MemoryLine:
 
 
 def found_here(reader: Reader, new: NewMemory, line: MemoryLine) -> tuple[int | None, tuple[int, ...]]:
-    """Return the id of the memory of a line if it is stored, and what it has to supersede.
+    """Return the id of a line's memory if it is stored, and what it must supersede.
 
-    It is if it is current, or superseded but of the same time. What something supersedes here is left as it is then.
+    It counts as stored if it is current, or superseded but of the same time. Existing supersessions then stay
+    unchanged.
     """
     at = line.created_at if new.kind is MemoryKind.INPUT_PROMPT else None  # people repeat themselves
     content_hash, older = hash_of(line.content), superseded_here(reader, line.supersedes, history_of(line).created_at)
@@ -282,7 +283,7 @@ def found_here(reader: Reader, new: NewMemory, line: MemoryLine) -> tuple[int | 
 
 
 def superseded_here(reader: Reader, keys: Sequence[MemoryKey], at: str) -> tuple[int, ...]:
-    """Return the memories with these keys. One with the same text that was stored after a time is another: it stays."""
+    """Return the memories with these keys. One with the same text that was stored after a time is a different one."""
     times = {reader.memories.find_copy(**key.model_dump()): key.created_at for key in keys}
     found = reader.memories.get_all([number for number in times if number is not None])
     return tuple(number for number, one in found.items() if one.created_at <= max(at, times[number]))

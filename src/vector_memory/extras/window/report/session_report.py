@@ -115,7 +115,7 @@ ROWS_AT_ONCE = 1_000
 """Number of rows compared with all others at a time."""
 
 SAMPLE = 10_000
-"""Number of rows that decide on the plane, spread over all: more of them hardly turn it."""
+"""Number of rows, spread over all, that determine the plane: more hardly turn it."""
 
 SAME = 1e-6
 """Smaller differences between directions, per row, are rounding errors."""
