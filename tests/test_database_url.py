@@ -217,7 +217,7 @@ def test_without_the_driver_the_error_says_what_to_install(monkeypatch: pytest.M
 )
 def test_a_url_in_the_place_of_a_path_is_refused_and_not_repeated(given: str) -> None:
     for attempt in (lambda: SessionMemoryStore(given), lambda: full_path(Path(given))):
-        with pytest.raises(ConfigurationError, match="A URL stands where a path") as refused:
+        with pytest.raises(ConfigurationError, match="A URL was given where a path") as refused:
             attempt()
         assert SECRET not in str(refused.value)
 

@@ -375,7 +375,7 @@ def test_what_says_less_than_another_memory_is_not_merged_with_it(store: Session
     text = "The nightly export writes its files to the share."
     old = store.store_memory("report", f"{text} It needs an hour.", session_id="s", tags=["a"]).memory_id
     new = store.store_memory("report", text, session_id="s").memory_id
-    with pytest.raises(ValidationError, match=f"does not say all that memory {old} says"):
+    with pytest.raises(ValidationError, match=f"does not repeat all of memory {old}:"):
         store.merge(new, old)
     with pytest.raises(ValidationError, match="was not stored before"):
         store.merge(old, new)

@@ -54,7 +54,7 @@ def test_a_near_copy_is_merged_and_nothing_else(run: Run, memory: Path) -> None:
     with SessionMemoryStore(memory, TOY) as store:
         for text in (copied, f"{copied} It needs an hour."):
             store.store_memory("report", text, session_id="s", tags=["daily"] if text == copied else [])
-    assert run("supersede", 2, 1, "--merge").err.endswith("does not say all that memory 1 says: nothing changed.\n")
+    assert run("supersede", 2, 1, "--merge").err.endswith("does not repeat all of memory 1: nothing changed.\n")
     assert run("supersede", 4, 3, "--merge", "--json").json["supersedes"] == [3]
     assert run("show", 4, "--json").json["tags"] == ["daily"]
     assert run("supersede", 4, 3, "--merge", "--release").code == 2

@@ -323,7 +323,7 @@ async def test_a_text_that_the_disk_does_not_take_is_lost_with_an_error_and_not_
         answer = await talk.client.call_tool("hook_prompt", {"session_id": "s", "prompt": PROMPT})
         assert (answer.content[0].text, answer.is_error) == ("{}", False)
         assert answer.meta["vector-memory/failed"] == "DatabaseError"
-    assert "A text of a hook is lost: The disk is full." in caplog.text
+    assert "A hook's text is lost: The disk is full." in caplog.text
     assert PROMPT not in caplog.text
 
 

@@ -131,7 +131,7 @@ def test_what_the_disk_does_not_take_is_lost_with_an_error_in_the_log(disk: Path
         assert not any(is_kept(server, text) for text in REPORTS[1:])
         server.end("SIGTERM")
         log = server.errors().decode()
-    assert "A text of a hook is lost: This machine could not keep the text (No space left on device)" in log
+    assert "A hook's text is lost: This machine could not keep the text (No space left on device)" in log
     assert "migration" not in log
 
 

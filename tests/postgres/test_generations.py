@@ -76,7 +76,7 @@ def test_a_cursor_of_what_is_lost_returns_all_that_is_new_and_says_what_is_lost(
     assert {hit.id for hit in store.search_documents("lost 1", SESSION).results} <= {kept}
     answer = store.search_changes(SESSION, since=known)
     assert ([hit.id for hit in answer.results], answer.cursor) == ([], before)
-    assert answer.message.startswith("The memory goes on from a copy that lacks what was stored last")
+    assert answer.message.startswith("The memory continues from a copy that lacks the latest stores")
     assert f"the ids after {before}, up to {known}, is lost" in answer.message
     new = [add(store, f"new {number}") for number in range(5)]
     assert new == [lost[-1] + JUMP + 1 + number for number in range(5)]

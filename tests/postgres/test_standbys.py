@@ -161,4 +161,4 @@ def test_a_read_that_a_standby_ends_is_told_so(pair: tuple[Cluster, Cluster]) ->
         for sql in ("update memory.session_memories set title = 'new'", "vacuum memory.session_memories"):
             rows(primary, sql)
         reader.join(60)
-        assert ["The standby ended the read" in text for text in said] == [True]
+        assert ["The standby cancelled the read" in text for text in said] == [True]

@@ -385,7 +385,7 @@ class Page:
         check_range("limit", self.limit, 1, MAX_LIMIT)
         check_range("offset", self.offset, 0, MAX_OFFSET)
         if self.cursor is not None and self.offset:
-            raise ValidationError("Send cursor or offset: a cursor says where the list goes on.")
+            raise ValidationError("Send cursor or offset, not both.")
         if self.max_tokens is not None:
             check_range("max_tokens", self.max_tokens, MIN_TOKENS, LARGEST)
 

@@ -25,7 +25,7 @@ DAY = len("2026-10-05")
 MAX_TTL_DAYS = 36_500
 
 AT_ONCE_SECONDS = 10
-"""A text stored sooner than this after its time counts as stored at that time, whatever the clock says."""
+"""A text stored within this time of being written keeps the order of storing, whatever the clock says."""
 
 
 def utc_now(seconds_ago: float = 0) -> str:

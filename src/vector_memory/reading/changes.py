@@ -35,7 +35,7 @@ UNKNOWN_SESSION = "Nothing is stored in this session yet. If other agents use it
 
 
 LOST = (
-    "The memory goes on from a copy that lacks what was stored last: what had the ids after {kept}, up to {known}, is "
+    "The memory continues from a copy that lacks the latest stores: what had the ids after {kept}, up to {known}, is "
     "lost. Store again what you know of it."
 )
 

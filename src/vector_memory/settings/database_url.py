@@ -171,7 +171,7 @@ def checked_path(path: Path) -> Path:
     """Return a path. Raises ConfigurationError if it is a URL, which may contain a password: nothing may name it."""
     if LIKE_A_URL.match(str(path)):
         raise ConfigurationError(
-            "A URL stands where a path is expected: give postgresql://USER@HOST/DATABASE to --database-url."
+            "A URL was given where a path is expected: give postgresql://USER@HOST/DATABASE to --database-url."
         )
     return path
 

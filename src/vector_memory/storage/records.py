@@ -340,7 +340,7 @@ class ListPosition(NamedTuple):
             raise ValidationError("cursor must be the next_cursor of an answer: leave it out to begin with the first.")
         dated, session_iter, number, of, created_at = match.groups()
         if of != listing:
-            raise ValidationError("This cursor is of a list with other filters or another order: repeat them with it.")
+            raise ValidationError("This cursor is from a list with other filters or another order: send the same ones.")
         return cls(int(session_iter), None if dated else int(number), created_at.replace(",", "."), int(number))
 
 

@@ -143,7 +143,7 @@ class Superseding:
     def merge(self, memory_id: str | int, older_ids: Sequence[str | int]) -> SupersedeResult:
         """Make a memory supersede others whose texts it repeats; it gets their tags, and their pin if any has one.
 
-        Raises ValidationError if it does not say all that they say, NotFoundError.
+        Raises ValidationError if it does not repeat all of them, NotFoundError.
         """
         newer, older = ordered_ids(memory_id, older_ids)
         with self._storage.write() as writer:
@@ -151,7 +151,7 @@ class Superseding:
             kept, *merged = (writer.memories.get(number) for number in (newer, *older))
             others = [one.id for one in merged if not repeats(kept, one)]
             if others:
-                raise ValidationError(f"Memory {newer} does not say all that memory {others[0]} says: nothing changed.")
+                raise ValidationError(f"Memory {newer} does not repeat all of memory {others[0]}: nothing changed.")
             tags = check_tags(list(dict.fromkeys(tag for one in (kept, *merged) for tag in one.tags)))
             if kept.memory_type != MemoryKind.TAGGED and list(tags) != kept.tags:
                 writer.amend(replace(kept, tags=list(tags)), None, utc_now())

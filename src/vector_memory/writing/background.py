@@ -150,7 +150,7 @@ class BackgroundVectors:
             if self._erase():
                 self._erase_at = 0.0
         except DatabaseError as error:  # vectors must not wait for it
-            logger.info("What has expired was not erased yet: %s", error)
+            logger.info("Expired memories were not erased yet: %s", error)
 
     def _do_first(self) -> None:
         if self._first is None:

@@ -152,7 +152,7 @@ class Intake:
         try:
             return self.delivery.take({KIND: kind, CONTENT: content, **fields})
         except DatabaseError as error:
-            logger.error("A text of a hook is lost: %s", error)  # noqa: TRY400 - the traceback adds nothing
+            logger.error("A hook's text is lost: %s", error)  # noqa: TRY400 - the traceback adds nothing
             raise
 
     def _stored(self, body: Body) -> DeliveryOutcome[None]:

@@ -154,7 +154,7 @@ def oldest_ends(reader: Reader, found: Sequence[Expendable]) -> list[Expendable]
 
 def kept_message(number: int) -> str:
     """Say how many old memories a clean-up keeps, and why."""
-    return f"Kept {counted(number, 'old memory', 'old memories')}: what supersedes or corrects one that stays, stays."
+    return f"Kept {counted(number, 'old memory', 'old memories')}: they supersede or correct memories that stay."
 
 
 def expendable_by(reader: Reader, rule: Rule) -> list[Expendable]:

@@ -251,7 +251,7 @@ def require_room(memories: int, most: int) -> None:
     """Raise QuotaExceededError if the memory is full."""
     if memories >= most:
         raise QuotaExceededError(
-            f"This namespace may hold {most:,} memories and is full: delete some, or ask for more."
+            f"This namespace may hold {most:,} memories and is full: delete some, or ask for a higher limit."
         )
 
 

@@ -101,12 +101,12 @@ def _chosen(store: SessionMemoryStore, memory_ids: tuple[str, ...], filters: Fil
     """Return the ids of the named memories, which all exist, or of those that filters select."""
     scope = filters.scope(filters.kind)
     if bool(memory_ids) == (scope != Scope()):
-        raise ConfigurationError("Name the memories by their ids, or choose them with filters.")
+        raise ConfigurationError("Name the memories by their ids, or select them with filters.")
     for number in memory_ids:
         store.describe_memory(number)  # none is changed if one does not exist
     if memory_ids:
         return [*memory_ids]
     found = store.get_timeline(scope, most)
     if found.total_memories > len(found.entries):
-        raise ConfigurationError(f"The filters choose {found.total_memories:,} memories: narrow them to {most:,}.")
+        raise ConfigurationError(f"The filters select {found.total_memories:,} memories: narrow them to {most:,}.")
     return [str(entry.memory_id) for entry in found.entries]

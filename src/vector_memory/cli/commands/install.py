@@ -68,7 +68,7 @@ start, and both would store everything. To use this installation instead, first 
 
   claude plugin disable {plugin}
 
-If this installation was there before the plugin: `vector-memory uninstall claude` removes it."""
+If this installation is older than the plugin: `vector-memory uninstall claude` removes it."""
 
 HowFlags = Annotated[How, Parameter(name="*")]
 

@@ -213,7 +213,7 @@ def generation(known: Sequence[Generation], lineage: Lineage) -> Finding:
             "generation",
             f"Since the last store, another server has taken over, or a backup was restored{restarted}: what was "
             "stored last may be lost.",
-            "Store again what is missing. The next store leaves out the ids that may be lost, so none is given twice.",
+            "Store again what is missing. The next store skips the ids that may be lost, so none is assigned twice.",
         )
     if len(known) <= 1:
         return fine("generation", "The memory has never continued from a copy.")
@@ -242,7 +242,7 @@ def servers(url: str) -> Iterator[Finding]:
         if isinstance(each, Surveyed):
             yield server(place, each, latest, primaries)
         elif len(found) > 1:
-            yield warning("host", f"{place}: {each}", "Start that server, or take it out of the database URL.")
+            yield warning("host", f"{place}: {each}", "Start that server, or remove it from the database URL.")
     if known:
         try:
             newest({each.state for each in known}, latest, needs_primary=False)
@@ -267,7 +267,7 @@ def server(place: str, found: Surveyed, latest: int, primaries: Sequence[Surveye
         advice = f"Stop it, and make it a standby again, as with `pg_rewind`: timeline {latest} has replaced its own."
         return problem("host", f"{message}.", advice)
     if found.is_standby and not found.is_receiving:
-        return warning("host", f"{message}, and receives nothing from it.", "Look into the log of that server.")
+        return warning("host", f"{message}, and receives nothing from it.", "Check that server's log.")
     if found.connections > MOST_USED * found.most_connections:
         return warning("host", f"{message}.", f"Raise its `max_connections`, or {FEWER}")
     return fine("host", f"{message}.")
@@ -284,7 +284,7 @@ def confirmation(primary: Surveyed) -> Finding:
         return problem(
             "confirmation",
             "No standby confirms stores, although one has to, so each store waits.",
-            "Start the standby, or take it out of `synchronous_standby_names`.",
+            "Start the standby, or remove it from `synchronous_standby_names`.",
         )
     return fine("confirmation", f"{counted(primary.confirming, 'standby')} connected to confirm each store.")
 

@@ -29,14 +29,14 @@ LOST = (
     "lost call has stored is not stored again."
 )
 CONFLICT = (
-    "The standby ended the read, because it had to remove what was being read, as its primary had done. Repeat the "
+    "The standby cancelled the read, because its primary has removed what was being read. Repeat the "
     "call; if this happens often, raise `max_standby_streaming_delay` or turn on `hot_standby_feedback` there."
 )
 ALTERED = "The tables of the memory were altered: run `vector-memory doctor` to find out what is wrong."
 UNUSABLE = "The database contains invalid data: run `vector-memory doctor` to find out what is wrong."
 
 NO_NAMES = (
-    "The pooler in front of the database server does not carry prepared statements: set `max_prepared_statements` of "
+    "The pooler in front of the database server does not pass prepared statements on: set `max_prepared_statements` of "
     "PgBouncer 1.22 or newer, or remove pooler=prepared from the database URL."
 )
 
@@ -74,7 +74,7 @@ FAILURES: tuple[tuple[tuple[type[psycopg.Error], ...], str], ...] = (
     ((psycopg.OperationalError, psycopg.InterfaceError), LOST),
 )
 OTHER = (
-    "The database server reported a failure. Nothing was changed: repeat the call, and look into the log of the server "
+    "The database server reported a failure. Nothing was changed: repeat the call, and check the server's log "
     "if that does not help."
 )
 
@@ -123,7 +123,7 @@ NO_TLS = (
 FEWER = "let each process open fewer, with ?connections=N in the database URL."
 FULL = f"The database server has no connections left: repeat the call, raise its `max_connections`, or {FEWER}"
 POOLER_FULL = (
-    "The pooler in front of the database server had no connection left in time: repeat the call, raise its "
+    "The pooler in front of the database server had no free session in time: repeat the call, raise its "
     f"`default_pool_size`, or {FEWER}"
 )
 UNREACHABLE = (
@@ -131,8 +131,8 @@ UNREACHABLE = (
 )
 
 NO_TRANSACTIONS = (
-    "The pooler in front of the database server gives each statement to another session, so it keeps no change "
-    "together: set `pool_mode = transaction` for this database in its settings, or use the address of the server."
+    "The pooler in front of the database server runs each statement in another session, which splits every change: "
+    "set `pool_mode = transaction` for this database in its settings, or use the address of the server."
 )
 
 REFUSALS = (

@@ -282,5 +282,5 @@ def outbox_of(url: str, token_file: Path) -> Outbox:
     """
     folder = user_folder()
     if folder is None:
-        raise ConfigurationError("There is no home folder for what waits to be sent: set XDG_STATE_HOME.")
+        raise ConfigurationError("No home directory to queue unsent texts in: set XDG_STATE_HOME.")
     return outbox_for(f"{url}\n{token_file.resolve()}", url, folder)

@@ -267,7 +267,7 @@ def outdated(memories: int) -> Iterator[Finding]:
     if memories:
         message = (
             f"The words of {counted(memories, 'memory', 'memories')} were indexed by the rules of an earlier "
-            "release, so not all of them are found yet. A server indexes them again in the background."
+            "release, so not all of them are found yet. A server reindexes them in the background."
         )
         yield fixable("outdated", message, Level.WARNING)
 
@@ -324,7 +324,7 @@ def compute_missing(
     `wrong`: the names of the findings.
     """
     if "outdated" in wrong:
-        yield "Indexed the words again that an earlier release had indexed."
+        yield "Reindexed words from an earlier release."
     try:
         result = Backfill(storage, indexer, Vocabulary(storage, model)).run(on_progress)
     except EmbeddingUnavailableError:
@@ -356,4 +356,4 @@ def rebuild(storage: Storage, indexer: Indexer, translated: Translated, misfiled
         portions.set_lifetimes(lifetimes)
         writer.refresh(writer.lifecycle.wrong())
         writer.keywords.fill()
-    return "Rebuilt what is derived from the texts."
+    return "Rebuilt everything derived from the texts."

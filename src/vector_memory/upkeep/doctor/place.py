@@ -214,7 +214,7 @@ def _said_of(deliverer: Deliverer | None) -> list[str]:
         return []
     pid = deliverer.pid
     return [
-        f"Process {pid} has been storing them since {_as_time(deliverer.since)}, and no other does meanwhile.",
+        f"Process {pid} has been storing them since {_as_time(deliverer.since)}, and blocks the others.",
         f"If it is suspended (`ps -o stat= -p {pid}` prints T), run `kill -CONT {pid}`, or end it.",
     ]
 

@@ -70,13 +70,13 @@ FINDINGS: Mapping[str, tuple[str, str]] = {
     "indexes": ("All indexes can be used.", "Missing, or not usable: {}."),
     "counts": ("Every memory has its chunks and words.", "Chunks or words of {} are missing, or too many."),
     "index": ("Every vector is filed with its memory.", "Vectors of {} are filed under fields of other memories."),
-    "rows": ("Every memory can be read.", "What is stored of {} cannot be read completely."),
+    "rows": ("Every memory can be read.", "Not completely readable: {}."),
     "text": ("Every text matches its checksum.", "The text of {} has changed since it was stored."),
-    "chunks": ("Every chunk is that of its text.", "The chunks of {} are missing or do not match the text."),
+    "chunks": ("Every chunk matches its text.", "The chunks of {} are missing or do not match the text."),
     "passages": ("Every passage is in its text.", "The passages of {} are missing or do not match the text."),
-    "vectors": ("Every passage has its vector.", "Vectors of {} are missing, invalid, or not those of the text."),
+    "vectors": ("Every passage has its vector.", "Vectors of {} are missing, invalid, or do not match the text."),
     "keywords": ("The keyword index matches the texts.", "The keyword index does not match the {}."),
-    "superseded": ("Memories are superseded as linked.", "Superseded otherwise than their links say: {}."),
+    "superseded": ("Memories are superseded as linked.", "Superseded state does not match the links: {}."),
     "reading": ("Everything can be read.", "Not everything can be read; these checks failed: {}"),
 }
 """Messages about a memory's contents, by check: if nothing is wrong, and if something is."""
