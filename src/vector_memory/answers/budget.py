@@ -1,4 +1,4 @@
-"""Keeps answers within a number of tokens: every cut is marked."""
+"""Limits answers to a number of tokens; every cut is marked."""
 
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -164,7 +164,7 @@ class ResponseBudget:
         return [item for item, total in zip(wanted, totals, strict=True) if total <= self._bytes]
 
     def with_more(self, items: Sequence[T], fuller: Sequence[T]) -> list[T]:
-        """Return the items, the first of them in their fuller form as far as there is room."""
+        """Return the items, as many of the first as fit in their fuller form."""
         room = self._bytes - sum(map(size, items))
         chosen = []
         for item, full in zip(items, fuller, strict=True):
@@ -266,7 +266,7 @@ class Packed(NamedTuple, Generic[T]):
         return {"results": self.results, "omitted": self.omitted, "next_offset": self.next_offset}
 
     def listed(self, cursors: Sequence[str], page: Page) -> "Packed[T]":
-        """Return it with the cursor after its last result, without the offset if a cursor was sent."""
+        """Return the page with the cursor after its last result, without the offset if a cursor was sent."""
         if self.next_offset is None or not cursors:
             return self
         following = self.next_offset if page.cursor is None else None
@@ -319,7 +319,7 @@ def listed(
 
 
 def line_of(memory: FoundMemory) -> str:
-    """Return the id, date, agent, title and beginning of a memory in one line, and the ids of what says otherwise."""
+    """Return the id, date, agent, title and beginning of a memory in one line, and the ids of its corrections."""
     words = " ".join(memory.content[: 4 * LINE].replace("#", " ").split())
     title = " ".join((memory.title or "").split())
     said = words if not title or words.startswith(title) else f"{title}: {words}"
@@ -334,7 +334,7 @@ def line_of(memory: FoundMemory) -> str:
     return (line if len(line) <= room else line[: room - 1] + MARK) + marks
 
 
-# Shortens what is too long, field by field.
+# Shortens long fields one by one.
 
 
 def noted(answer: T, names: Collection[str]) -> T:

@@ -93,7 +93,7 @@ class ExportResult(Result):
 
 
 class AmendResult(Result):
-    """What stands beside the text of a memory that was amended or pinned."""
+    """A memory's title, description, tags and pin after a change."""
 
     memory_id: int
     title: str | None = unless_empty()
@@ -102,7 +102,7 @@ class AmendResult(Result):
 
 
 class SupersedeResult(Result):
-    """What a memory supersedes now."""
+    """The memories that a memory supersedes now."""
 
     memory_id: int
     supersedes: list[int] = Field(default=[])
@@ -111,7 +111,7 @@ class SupersedeResult(Result):
 class NearMemory(Provenance):
     """A memory whose mean vector is near. `beginning` is the first words of its content.
 
-    `is_copy`: the newer of the two says all that the older one says.
+    `is_copy`: the newer of the two repeats all of the older one.
     """
 
     memory_id: int
@@ -121,9 +121,10 @@ class NearMemory(Provenance):
 
 
 class MemoryPage(Value):
-    """All there is to say of a memory, uncut. `observations`: those on it, if it is a report.
+    """Everything about a memory, uncut.
 
-    `later`: the newest memories on its subject, which `later_more` further ones are on, too.
+    `observations`: those on it, if it is a report. `later`: the newest memories on its subject; `later_more` counts
+    further ones.
     """
 
     memory: MemoryEntry

@@ -1,4 +1,4 @@
-"""The forms of answers: what is sent of a result, and how much of its text. `server.lean` has the lean one."""
+"""The forms of answers: which fields of a result are sent, and how much of its text. `server.lean` has the lean one."""
 
 from collections.abc import Collection, Mapping, Sequence
 from contextvars import ContextVar
@@ -33,7 +33,7 @@ class Form:
     """Whether messages repeat the counts of an answer."""
 
     def measured(self, result: BaseModel) -> Any:
-        """Return what a result, or a part of one, is sent as, for its size."""
+        """Return a result, or part of one, as it is sent, to measure its size."""
         return result
 
     def sent(self, result: Result) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class Form:
         return body
 
     def most_related(self, page: Page) -> int | None:  # noqa: ARG002
-        """Return how many results that only are related a page shows in a row at its end; None: all."""
+        """Return how many merely related results a page shows at its end; None: all."""
         return None
 
     def cut_hits(self, hits: Sequence[H], wanted: Collection[str], sources: Mapping[int, Any], page: Page) -> list[H]:  # noqa: ARG002
@@ -57,10 +57,10 @@ class Form:
         return [*passages]
 
     def without_repeats(self, answer: Result) -> Result:
-        """Return an answer with chunks or sections without what it says twice; any other as it is.
+        """Remove repetition from an answer with chunks or sections; return any other unchanged.
 
-        What all results have in common stands beside them, and what a memory's results have in common in the first of
-        them. Each has its date, and each section the title of its document.
+        Fields that all results share are stated once beside them, those that a memory's results share in its first one.
+        Each has its date, and each section the title of its document.
         """
         if not isinstance(answer, FineSearchResult | MediumSearchResult):
             return answer

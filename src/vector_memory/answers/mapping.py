@@ -44,7 +44,7 @@ NOTE = 150
 READ_WITH = "get_memory_by_id"
 
 LINKED = 100
-"""Maximum number of memories that an answer names as those that replaced another one, or were replaced by it."""
+"""Maximum number of memories that an answer names as replacing another one, or replaced by it."""
 
 
 class Superseded(NamedTuple):
@@ -99,7 +99,7 @@ def observations_on(reader: Reader, sources: Iterable[Memory | Origin], as_of: A
 
 @read
 def notes_on(reader: Reader, report_ids: Collection[int], as_of: AsOf = None) -> Steps[list[ObservationNote]]:
-    """Return the latest observations on these reports: corrections first, and of each the oldest."""
+    """Return the latest observations on these reports: corrections first, then the oldest first."""
     if not report_ids:
         return []
     found = yield from reader.memories.observations_on.steps(sorted(report_ids), NOTED, NOTE, Scope(as_of=as_of))
@@ -107,7 +107,7 @@ def notes_on(reader: Reader, report_ids: Collection[int], as_of: AsOf = None) ->
 
 
 def with_notes(results: Sequence[R], notes: Sequence[ObservationNote]) -> list[R]:
-    """Put observations into the results that they speak of, unless these match the question only weakly."""
+    """Add observations to the results they are about, unless these match the question only weakly."""
     return [
         result.model_copy(update={"observations": [note for note in notes if note.report_id == result.memory_id]})
         if result.match in (None, "strong")
@@ -118,7 +118,7 @@ def with_notes(results: Sequence[R], notes: Sequence[ObservationNote]) -> list[R
 
 @read
 def superseded_in(reader: Reader, scope: Scope, memory_ids: Collection[int]) -> Steps[Superseded]:
-    """Return what is superseded: what a scope of current memories leaves out, or of these memories of any other."""
+    """Return superseded memories: those that a scope of current memories leaves out, or those among these memories."""
     if scope.as_of is None:
         return Superseded((yield from reader.memories.count_superseded.steps(scope)))
     by = by_first((yield from reader.lifecycle.superseding.steps(memory_ids))) if memory_ids else {}
@@ -126,7 +126,7 @@ def superseded_in(reader: Reader, scope: Scope, memory_ids: Collection[int]) -> 
 
 
 def replaced_by(reader: Reader, memory_ids: Collection[int]) -> dict[int, list[int]]:
-    """Return which memories each of these has replaced."""
+    """Map each memory to the memories it has replaced."""
     return by_first((newer, older) for older, newer in reader.lifecycle.superseded_by(memory_ids)) if memory_ids else {}
 
 
@@ -139,7 +139,7 @@ def by_first(pairs: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
 
 
 def succession_of(reader: Reader, memory_id: int) -> dict[str, Any]:
-    """Return the ids of what replaced a memory, and of what it replaced, by the names of their fields."""
+    """Return the ids of the memories that replaced one, and of those it replaced, by field names."""
     of = reader.lifecycle
     newer, older = reader.together(of.superseding.steps([memory_id]), of.superseded_by.steps([memory_id]))
     return {
@@ -149,7 +149,7 @@ def succession_of(reader: Reader, memory_id: int) -> dict[str, Any]:
 
 
 def counted_with_copies(results: Iterable[FoundChunk | FoundSection | FoundMemory]) -> int:
-    """Return how many results there are, and memories that say the same."""
+    """Return the number of results, and of memories folded into them."""
     return sum(1 + len(result.copies) for result in results)
 
 

@@ -57,12 +57,12 @@ Share = Annotated[float, AfterValidator(to_thousandth)]
 
 
 Score = Annotated[float, AfterValidator(to_score)]
-"""What results are sorted by, 0 to 1."""
+"""The sort key of results, 0 to 1."""
 
 
 def unless_empty(default: object = None, description: str | None = None) -> Any:
     """Return a field that answers leave out while it is null or empty."""
-    if default == []:  # pydantic would copy it, which takes longer than making another one
+    if default == []:  # pydantic would copy it, which takes longer than creating another one
         schema: dict[str, Any] = {"default": []}
         return Field(default_factory=list, json_schema_extra=schema, description=description, exclude_if=not_)
     return Field(default=default, description=description, exclude_if=says_nothing)
@@ -142,9 +142,9 @@ class LaterMemory(Value):
 
 
 class ObservationNote(Value):
-    """A correction of or an addition to a report of the answer: read the whole of it with get_memory_by_id.
+    """A correction of or addition to a report of the answer; get_memory_by_id reads all of it.
 
-    What `corrects` the report stands before what adds to it.
+    Corrections come before additions.
     """
 
     id: int
@@ -156,7 +156,7 @@ class ObservationNote(Value):
 
 
 class StoredText(Value):
-    """The text of a memory, or the part of it that fits, and where it comes from."""
+    """The text of a memory, or the part of it that fits, and its origin."""
 
     id: int
     memory_type: str
@@ -221,19 +221,19 @@ class Joinable(Value):
         self._said, self._newer = said, newer
 
     def over(self, copies: Sequence["Joinable"]) -> Self:
-        """Return the result in place of results that it repeats, as good as the best of them."""
+        """Merge copies into this result; keep the best score."""
         every: list[Any] = [self, *copies]
         match, score = best_of([one.match for one in every]), max(one.score or 0.0 for one in every)
         copied = sorted({one.memory_id for one in every[1:]})
         return self.model_copy(update={"score": score, "match": match, "copies": copied})
 
     def leading(self) -> Self:
-        """Return the result as it stands before an older one on its subject: it is not weak."""
+        """Return the result for its place before an older one on its subject: it is not weak."""
         return self.model_copy(update={"match": "related"}) if self["match"] == "weak" else self
 
 
 class InContext(Joinable):
-    """A hit that may be short: what stands before and after it in its session, in the order of time."""
+    """A hit that may be short, with its neighbours in its session, in the order of time."""
 
     context_before: list[str] = unless_empty([])
     context_after: list[str] = unless_empty([], "Of a short hit: its neighbours in the session")
@@ -310,13 +310,13 @@ class SearchResult(Result):
         return self._notes
 
     def noting(self, notes: Iterable[str]) -> Self:
-        """Return the answer with its notes, for whoever joins it with others."""
+        """Return the answer with its notes, so that it can be joined with others."""
         self._notes = tuple(notes)
         return self
 
 
 class SearchMemoriesResult(SearchResult):
-    """Whole memories, and what was asked for."""
+    """Whole memories, and the request."""
 
     results: list[FoundMemory] = Field(default=[])
     lines: list[str] = unless_empty([], "In place of results, if detail is lines: id, date, agent, text")
@@ -340,7 +340,7 @@ class Provenance(Value):
 
 
 class SharedProvenance(Value):
-    """Where found texts come from. What all results of an answer have in common may stand once, beside them."""
+    """Where found texts come from. Fields that all results of an answer share may be stated once, beside them."""
 
     memory_type: str | None = unless_empty()
     agent_id: str | None = unless_empty()
@@ -406,7 +406,7 @@ class FoundSection(SharedProvenance, Succession, Joinable):
     _section_start: int = PrivateAttr()
 
     def model_post_init(self, _context: object) -> None:
-        """Note where the section starts: `content_start` is that of the part that is shown."""
+        """Note where the section starts: `content_start` is the start of the shown part."""
         self._section_start = self.content_start
 
     @property

@@ -68,7 +68,7 @@ class ReviewLine(ReviewedMemory):
 
 
 class ReviewResult(Result):
-    """What to look at in a memory, likely contradictions first. `total` also counts lines that are not shown."""
+    """What to check in a memory, likely contradictions first. `total` also counts lines that are not shown."""
 
     lines: list[ReviewLine] = Field(default=[])
     total: int = 0

@@ -1,6 +1,6 @@
-"""Removes what must not be stored from a text: parts in `<private>` tags, and what looks like a secret.
+"""Removes private parts and secrets from texts: parts in `<private>` tags, and what looks like a secret.
 
-Each is replaced by what it was, as in `[redacted: GitHub token]`. The time is linear in the length of the text.
+A placeholder names what it replaces, as in `[redacted: GitHub token]`. The time is linear in the length of the text.
 """
 
 import re
@@ -22,10 +22,10 @@ FORMS = (('"', '": "', '"'), ("", ": ", ""))
 """How a text can have a name and a value: what is before, between and behind them."""
 
 QUOTE = re.compile(r"""["'`\\\n]""")
-"""What would end a quoted value."""
+"""The mark that ends a quoted value."""
 
 MIN_NAMED, MAX_NAMED = 6, 4_096
-"""A shorter or longer value is not the secret that its name says."""
+"""A shorter or longer value is not the secret that its name announces."""
 
 MAX_PASSES = 10
 """A secret may be recognized only when its neighbour is removed. No ordinary text needs more passes."""
@@ -48,9 +48,9 @@ class Replacement(NamedTuple):
 
 
 def redact(text: str, *, keep_lines: bool = False) -> Redacted:
-    """Return the text with private parts and secrets replaced. Doing it again changes nothing.
+    """Replace private parts and secrets in a text.
 
-    `keep_lines`: what replaces several lines has as many.
+    Repeating it changes nothing. `keep_lines`: keep the number of lines.
     """
     result = Redacted(text, 0)
     for _ in range(MAX_PASSES):
@@ -87,7 +87,7 @@ def redact_within(value: Any, name: str = "") -> tuple[Any, int]:
 
 
 def redact_named(name: str, value: Redacted) -> Redacted:
-    """Return a value without what its name says is a secret, as in `password: value`."""
+    """Redact a value whose name announces a secret, as in `password: value`."""
     if not MIN_NAMED <= len(value.text) <= MAX_NAMED:
         return value
 

@@ -60,7 +60,7 @@ def entropy(text: str) -> float:
 
 
 def any_value(_value: str) -> bool:
-    """Accept everything: the pattern says enough."""
+    """Accept everything: the pattern is sufficient."""
     return True
 
 
@@ -86,7 +86,7 @@ def is_url_password(value: str) -> bool:
 
 
 def is_split_url_password(value: str) -> bool:
-    """Return whether what stands in a URL where a password would is one although it has a slash or a question mark."""
+    """Return whether text in a URL's password position is a password despite a slash or question mark."""
     is_mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
     return is_mixed and "//" not in value and is_url_password(value)
 
@@ -155,7 +155,7 @@ compiled = cache(re.compile)
 
 WORD_STARTS, WORD_ENDS = "(?<![A-Za-z0-9])", "(?![A-Za-z0-9])"
 LONG = 200
-"""Nothing is looked for inside a longer value that is no secret."""
+"""A longer value that is no secret is not searched."""
 
 
 class Rule(NamedTuple):
@@ -200,7 +200,7 @@ def prefixed(name: str, prefixes: str, body: str, min_entropy: float = 3.0) -> R
 
 
 def labelled(name: str, anchors: str, pattern: str, accepts: Callable[[str], bool], min_entropy: float = 0.0) -> Rule:
-    """Return the rule for values behind something that says what they are. Anchors are separated by `|`."""
+    """Return the rule for values behind a label. Anchors are separated by `|`."""
     return Rule(name, tuple(anchors.split("|")), pattern, re.IGNORECASE | re.VERBOSE, min_entropy, accepts)
 
 
@@ -407,7 +407,7 @@ IN_URL = r"""(?!\d{1,5}[/?\#])
 
 IN_SPLIT_URL = r"""[\w+-]{0,60}+:(?!\d{1,5}[/?\#]|/)
     (?P<secret>(?=[^\s/?"'`<>]{0,300}+[/?])[^\s"'`<>]{1,300})@(?!sha\d{3}:)(?=[\w.-]{1,100}+(?:[:/?\s"'`,;)]|\Z))"""
-"""A password with a slash or a question mark, which nothing that reads URLs takes for one."""
+"""A password with a slash or a question mark, which URL parsers do not recognize."""
 
 LABELLED = (
     labelled("password", "://", rf"://{USER}:{IN_URL}", is_url_password),

@@ -50,7 +50,10 @@ MAX_LENGTH = 16_000
 
 
 class FrontMatter(NamedTuple):
-    """What a document says of itself. `end`: where its text begins, 0 without front matter. `date`: in ISO 8601."""
+    """A document's own title, tags and date.
+
+    `end`: where its text begins, 0 without front matter. `date`: in ISO 8601.
+    """
 
     end: int = 0
     title: str = ""
@@ -66,7 +69,7 @@ def front_matter_end(text: str) -> int:
 
 
 def read_front_matter(text: str) -> FrontMatter:
-    """Return the end of the front matter and what it says. Values in an unknown form are left out."""
+    """Return the end of the front matter and its values. Values in an unknown form are left out."""
     if found := YAML.match(text) or TOML.match(text):
         source = found["values"] if len(found["values"]) <= MAX_LENGTH else ""
         end, values = found.end(), (_yaml if found.re is YAML else _toml)(source)
@@ -167,9 +170,8 @@ ATTRIBUTE = r"(?:-|[#.][^\s{}]+|[\w-]+=(?:\"[^\"{}]*\"|'[^'{}]*'|[^\s\"'{}]+))"
 ATTRIBUTES = re.compile(
     rf"(?<=[^\s\\])(?:\s*\{{:?\s*{ATTRIBUTE}(?:\s+{ATTRIBUTE})*\s*\}}|\s*\{{/\*[^{{}}]*\*/\}}|\s*<!--(?:(?!-->).)*-->)+\s*\Z"
 )
-"""What documentation tools read behind headings, and do not show: `{#id .class}`, `{: #id}`, `{-}`, `{/* id */}`.
-
-Comments are left out as well."""
+"""Attributes behind headings that documentation tools read and do not show: `{#id .class}`, `{: #id}`, `{-}`, `{/* id
+*/}`. Comments are removed as well."""
 
 
 class Section(NamedTuple):
@@ -292,7 +294,7 @@ def headings(text: str) -> Iterator[str]:
 
 
 def without_attributes(heading: str) -> str:
-    """Return the text of a heading without what only tools read behind it."""
+    """Return the text of a heading without the attributes behind it."""
     return heading if len(heading) > MAX_HEADING else ATTRIBUTES.sub("", heading)
 
 

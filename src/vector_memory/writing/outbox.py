@@ -44,7 +44,7 @@ REASON = ".reason"
 """Ends the name of the file that says why a text was set aside."""
 
 DELIVERING = "delivering"
-"""File to lock: one process at a time delivers. It says which one, and its time when that began."""
+"""File to lock: one process at a time delivers. It names the process, and when it began."""
 
 NUMBER_DIGITS = 20
 NUMBERED = re.compile(rf"[0-9]{{{NUMBER_DIGITS}}}(-[0-9a-f]+)?\.json")
@@ -100,7 +100,7 @@ class Outbox:
 
     @property
     def target(self) -> str:
-        """Where the texts belong, as whoever added the first one has noted it."""
+        """Where the texts belong, as noted with the first one."""
         return self._target or _text_of_file(self.folder / TARGET)
 
     def add(self, body: Body) -> Path:
@@ -124,7 +124,7 @@ class Outbox:
         return [path for path in _numbered(self.folder) if path not in self._stuck]
 
     def waiting(self) -> Iterator[Waiting]:
-        """Yield what waits, the oldest first. A file that cannot be read is set aside."""
+        """Yield the waiting texts, oldest first. An unreadable file is set aside."""
         for path in self.paths():
             try:
                 body = json.loads(read_file(path, links=False))
@@ -227,7 +227,7 @@ class Outbox:
         return max(time.time_ns(), int(paths[-1].name[:NUMBER_DIGITS]) + 1 if paths else 0)
 
     def _written(self, number: int, data: bytes) -> Path:
-        """Write a text under a number. Whatever other processes write at the same time, its name is its own."""
+        """Write a text under a number. Its name is unique, whatever other processes write at the same time."""
         path = self.folder / f"{number:0{NUMBER_DIGITS}}-{secrets.token_hex(8)}.json"
         folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -295,13 +295,13 @@ def outbox_for(key: str, target: str, folder: Path) -> Outbox:
 
 
 def user_folder() -> Path | None:
-    """Return the folder of this user for what waits; None if the user has no home."""
+    """Return this user's folder for waiting texts; None if the user has no home."""
     state = state_folder()
     return None if state is None else state / "outbox"
 
 
 def all_of_user() -> list[Outbox]:
-    """Return the outboxes in this user's folder that there are."""
+    """Return the outboxes in this user's folder."""
     folder = user_folder()
     return [] if folder is None else [Outbox(place) for place in entries(folder) if place.is_dir()]
 
@@ -313,10 +313,10 @@ SECONDS_BETWEEN_LOOKS = 5.0
 
 SECONDS_BETWEEN_ATTEMPTS = 2.0
 SECONDS_UNTIL_ROOM = 30.0
-"""So long a full or hurried namespace is left alone."""
+"""How long a full or overloaded namespace is left alone."""
 
 SECONDS_UNTIL_FREE = 0.02
-"""After this time a process whose text another one may be delivering looks again."""
+"""A process whose text another one may be delivering checks again after this time."""
 
 SLOW = 1.0
 """After a text has waited this long, callers no longer wait for those behind it."""
@@ -327,10 +327,10 @@ ATTEMPTS = 5
 ELSEWHERE = "Another process is storing them."
 
 FINAL = frozenset({ValidationError.code, AccessDeniedError.code, ChunkingError.code})
-"""Codes of the errors that a text meets each time."""
+"""Codes of errors that a text causes every time."""
 
 FOR_ALL = frozenset({QuotaExceededError.code, DatabaseLockError.code})
-"""Codes of the errors that each text would meet now."""
+"""Codes of errors that every text would cause now."""
 
 
 class Verdict(Enum):
@@ -374,7 +374,7 @@ class Delivery(Generic[T]):
 
     @property
     def is_busy(self) -> bool:
-        """Whether something of this process is to be stored."""
+        """Whether this process has texts to store."""
         return bool(self._awaited)
 
     @property
@@ -409,13 +409,13 @@ class Delivery(Generic[T]):
         if self._outbox is None:
             raise DatabaseError("This machine has no folder to keep the text in: set XDG_STATE_HOME.")
         outcome: Future[DeliveryOutcome[T]] = Future()
-        with self._lock:  # the thread must not be done with it before it is known that somebody waits for it
+        with self._lock:  # the thread must not finish it before it is known that somebody waits for it
             self._awaited[self._outbox.add(body)] = outcome
         self.start()
         return outcome
 
     def deliver_waiting(self) -> float:
-        """Try to store all that waits; return after how many seconds to try again."""
+        """Try to store all waiting texts; return after how many seconds to retry."""
         self._working_since = self._working_since or time.monotonic()
         self.problem = self._empty(self._outbox) if self._outbox is not None else None
         self._release_gone()
@@ -433,7 +433,7 @@ class Delivery(Generic[T]):
             self._wanted.clear()
             try:
                 pause = self.deliver_waiting()
-            except Exception as error:  # whatever it was, the next attempt may succeed
+            except Exception as error:  # whatever the reason, the next attempt may succeed
                 logger.warning("What waits on this machine could not be stored: %s", where(error))
                 pause = SECONDS_BETWEEN_ATTEMPTS
 

@@ -55,8 +55,8 @@ class Checked:
     """What a check of all files found.
 
     `lines`: how many hold. `missing`: calls that could not be recorded, according to the lines. `newest`: the
-    signature of the last line. `unfinished`: another line was begun after it, which a full disk, the end of a process
-    or somebody who cut it off leaves alike. `broken`: the first place where lines were changed, removed or added.
+    signature of the last line. `unfinished`: an incomplete line follows it, whether from a full disk, the end of a
+    process or tampering. `broken`: the first place where lines were changed, removed or added.
     """
 
     lines: int
@@ -69,8 +69,8 @@ class Checked:
 class AuditLog:
     """The audit files of a data folder. Safe to use from several threads and processes.
 
-    The key is in a file apart from them: who can only write to the log cannot sign a line. It is `key_file`, or one in
-    the folder for what programs keep. Raises ConfigurationError for a key file in the data folder.
+    The key is in a separate file: write access to the log alone does not allow signing a line. It is `key_file`, or one
+    in the user's state folder. Raises ConfigurationError for a key file in the data folder.
     """
 
     def __init__(self, data_dir: Path, key_file: Path | None = None, rotate_bytes: int = ROTATE_BYTES) -> None:
@@ -160,7 +160,7 @@ class AuditLog:
             if files and _cut_unfinished(files[-1]):
                 self._count(1)
             missed = self._missed
-            number = int(files[-1].stem) if files else 1  # not a time: a clock may go back
+            number = int(files[-1].stem) if files else 1  # not a time: a clock may be set back
             number += bool(files) and size_of(files[-1]) >= self._rotate_bytes
             path = self._folder / f"{number:0{DIGITS}}.jsonl"
             _append_whole(path, _signed(line | ({"missing": missed} if missed else {}), self._last_line(), key))

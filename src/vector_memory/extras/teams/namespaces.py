@@ -23,7 +23,7 @@ from vector_memory.writing.outbox import outbox_of_memory
 logger = logging.getLogger(__name__)
 
 IDLE_SECONDS = 600.0
-"""A namespace that was not used for so long is closed."""
+"""A namespace unused for this long is closed."""
 
 MOST_OPEN = 64
 """Namespaces that are open at the same time, unless more are in use. Each has about 2 MB, 8 files and 3 threads."""
@@ -33,7 +33,7 @@ SECONDS_BETWEEN_LOOKS = 60.0
 
 SECONDS_BETWEEN_ERASING = 12 * 3_600.0
 ERASED_AT_ONCE = 16
-"""What has expired in namespaces that are not open is erased twice a day, in a few of them at each look."""
+"""Expired memories of closed namespaces are erased twice a day, a few namespaces at a time."""
 
 
 @dataclass(slots=True, eq=False)
@@ -121,8 +121,8 @@ class Namespaces:
     def admit_store(self, name: str, quota: Quota) -> None:
         """Admit a call that stores in a namespace that is open. Never call it in the event loop.
 
-        Raises QuotaExceededError if the namespace is full. It may be filled by another call or process until this one
-        stores: the store counts again.
+        Raises QuotaExceededError if the namespace is full. Another call or process may fill it before this one stores,
+        so the store counts again.
         """
         store = self._places[name].store
         if store is None:
@@ -137,7 +137,7 @@ class Namespaces:
         return len(self._open_places())
 
     def count_pending(self) -> dict[str, int]:
-        """Return for how many memories of each open namespace vectors are being computed."""
+        """Return how many memories of each open namespace have vectors being computed."""
         counts = {}
         for name, place in self._open_places().items():
             if (store := place.store) is not None:
@@ -161,7 +161,7 @@ class Namespaces:
         return None if self._model.failure is None else str(self._model.failure)
 
     def start_background_work(self) -> None:
-        """Load the model, and from now on do the background work of each namespace that is in use."""
+        """Load the model, and from now on run the background work of each namespace in use."""
         self._works_in_background = True
         if self.settings.warm_start_embedding_model:
             self._model.start_loading()
@@ -205,7 +205,7 @@ class Namespaces:
         return store
 
     def _open_waiting(self) -> None:
-        """Open namespaces for which texts wait, as many as may be open, so that these are stored even if nobody calls.
+        """Open as many namespaces with waiting texts as allowed, so that these are stored even if nobody calls.
 
         Another process has left them behind, or this one has closed the namespace before they could be stored.
         """
@@ -221,7 +221,7 @@ class Namespaces:
             logger.warning("What waits for a namespace is not stored yet: %s", where(error))
 
     def _erase_expired(self) -> None:
-        """Erase what has expired in the next namespaces that are not open; those that are do so themselves."""
+        """Erase expired memories in the next closed namespaces; open ones do so themselves."""
         if not self._to_erase and time.monotonic() >= self._erase_at:
             self._erase_at = time.monotonic() + SECONDS_BETWEEN_ERASING
             self._to_erase = self.registry.names()
@@ -240,7 +240,7 @@ class Namespaces:
             return {name: place for name, place in self._places.items() if place.store is not None}
 
     def _close_one(self, unused_since: float = math.inf) -> bool:
-        """Close the namespace that was not used for the longest, nor since a time; False: there is none."""
+        """Close the least recently used namespace that is idle since a time; False: there is none."""
         unused = [
             (place.used_at, name)
             for name, place in self._open_places().items()

@@ -1,4 +1,4 @@
-"""What the servers of several teams share: the namespaces with their quotas, the tokens, and a key."""
+"""State that the servers for several teams share: the namespaces with their quotas, the tokens, and a key."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ from vector_memory.storage.teams import Sizes, TeamTables
 from vector_memory.writing.writer import require_room
 
 PREFIX = "vm_"
-"""By which people and scanners recognize a token."""
+"""Prefix by which people and scanners recognize a token."""
 
 SECRET_BYTES = 32
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
@@ -29,7 +29,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token(Caller):
-    """What is kept of a token. `sha256`: of the secret, in hexadecimal. `expires_at`: Unix time; None: never."""
+    """A stored token. `sha256`: of the secret, in hexadecimal. `expires_at`: Unix time; None: never."""
 
     sha256: str
     created_at: float
@@ -43,8 +43,8 @@ class Token(Caller):
 class Tokens:
     """The tokens that open namespaces. Safe to use from several processes: changes are seen at the next call.
 
-    While they cannot be read, those that were seen before are still known. They open nothing then, but their owners
-    learn what is wrong, instead of that they are unknown.
+    While they cannot be read, those seen before are still recognized. They open nothing then, but their owners learn
+    the reason, rather than that the token is unknown.
     """
 
     def __init__(self, tables: TeamTables) -> None:
@@ -140,7 +140,7 @@ class Quota:
 
     @property
     def limits_size(self) -> bool:
-        """Whether it limits what the namespace may hold."""
+        """Whether it limits the size of the namespace."""
         return self.memories is not None or self.megabytes is not None
 
     def require_room(self, memories: int, size: int) -> None:
@@ -174,9 +174,9 @@ class Paces:
 
 
 def wait_for_place(descriptor: int, most: int) -> float:
-    """Note a call in a file, in place of the one `most` calls ago; or return in how many seconds that is a minute ago.
+    """Note a call in place of the one `most` calls ago, or return the seconds until that one is a minute old.
 
-    Times that are ahead are from before the machine was started.
+    Times in the future are from before the machine was started.
     """
     now, head = time.monotonic(), os.pread(descriptor, HEAD.size, 0)
     limit, number = HEAD.unpack(head) if len(head) == HEAD.size else (most, 0)
@@ -198,7 +198,7 @@ NAMESPACE_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
 UNLIMITED = Quota()
 
 QUOTA_SECONDS = 2.0
-"""How long a quota is believed before it is read again."""
+"""How long a quota is cached before it is read again."""
 
 
 class Registry:
@@ -268,7 +268,7 @@ class Registry:
             return [token for token in teams.tokens() if token["namespace"] == name]
 
     def require_free(self, tokens: Sequence[Mapping[str, Any]]) -> None:
-        """Raise ValidationError if there are other tokens under the names of these."""
+        """Raise ValidationError if other tokens have these names."""
         with self.tables.transaction() as teams:
             known = {token["name"]: token["sha256"] for token in teams.tokens()}
         for token in tokens:
