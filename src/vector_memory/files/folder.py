@@ -32,6 +32,8 @@ from vector_memory.storage.disk.drafts import is_database
 from vector_memory.storage.disk.filesystem import flush_to_disk, lock
 from vector_memory.storage.disk.ignoring import REMARK, RULES, keep_folder_out_of_git
 
+# Walks through a folder without recursion and without following links.
+
 MAX_FOLDER_DEPTH = 100
 """Deeper folders are skipped: nobody nests folders so deeply, and a loop of mounts would never end."""
 

@@ -227,6 +227,11 @@ def no_vector_search() -> Embedder:
     raise EmbeddingUnavailableError(NO_VECTOR_SEARCH)
 
 
+# Updates the index from the folder: the words of changed files, whose vectors follow in the background.
+#
+# So a file can be found by its words a moment after it was written, even if many vectors are missing or there is no
+# model.
+
 KIND = MemoryKind.WORKING_MEMORY
 """As memories of this kind, files are stored in their index."""
 

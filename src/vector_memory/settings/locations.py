@@ -14,6 +14,8 @@ from vector_memory.domain.user_files import folder_of_user
 from vector_memory.errors import ConfigurationError
 from vector_memory.settings.database_url import DatabaseUrl, MemoryAddress, checked_path
 
+# The Git repository that a folder is in, read from its files as gitrepository-layout(5) describes them.
+
 GIT_FILE = b"gitdir: "
 BARE = re.compile(rb"^\s*(\[core\]\s*)?bare\s*(=\s*(true|yes|on|1))?\s*$", re.IGNORECASE | re.MULTILINE)
 

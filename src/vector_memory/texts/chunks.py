@@ -291,6 +291,8 @@ def _trim_lines(text: str, start: int, end: int) -> Span:
     return Span(line if line >= start else first, start + len(body.rstrip()))
 
 
+# Splits text into passages that an embedding model reads whole.
+
 BEGINNING = 0.33
 MIDDLE = 0.67
 

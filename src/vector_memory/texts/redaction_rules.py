@@ -11,6 +11,11 @@ from typing import NamedTuple
 
 # Tells secrets from names, code, numbers and placeholders.
 
+# Defines a rule: a kind of secret, and how it is found.
+#
+# A rule's pattern is only tried where one of its anchors stands, and every part of it has a maximum length or cannot
+# backtrack: this keeps the time linear. Patterns are matched at the anchor, so what stands before it is a lookbehind.
+
 PLACEHOLDER = re.compile(
     r"""
     ^\$\{?[a-z_][\w.:]*\}?$ | ^%\w | \$\{ | \{\{ | \{[\w.\s:$]*\} | \$\( | %\(\w | ^<.*>$ | \.\.\. | … | (.)\1{5,} |

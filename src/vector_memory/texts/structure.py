@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 
+# The front matter of a document: YAML between lines of `---`, TOML between lines of `+++`, or a JSON object.
+
 LINE = r"[^\r\n]*+(?:\r\n?|\n)"
 # YAML has a key, or only comments: a text may also begin with a rule, and have another one further down.
 KEY = rf"(?:[ \t]*(?:#{LINE}|(?:\r\n?|\n)))*[\w\"'$.{{][^\r\n:]*:(?![^\s])(?s:.*?)"

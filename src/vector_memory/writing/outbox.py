@@ -306,6 +306,8 @@ def all_of_user() -> list[Outbox]:
     return [] if folder is None else [Outbox(place) for place in entries(folder) if place.is_dir()]
 
 
+# Stores waiting texts in order, one process at a time, retrying each until it is confirmed or refused for good.
+
 T = TypeVar("T")
 
 SECONDS_BETWEEN_LOOKS = 5.0

@@ -20,6 +20,8 @@ from vector_memory.storage.opening import open_teams
 from vector_memory.storage.teams import Sizes, TeamTables
 from vector_memory.writing.writer import require_room
 
+# The tokens of a server. Only a hash of each is kept.
+
 PREFIX = "vm_"
 """Prefix by which people and scanners recognize a token."""
 

@@ -15,6 +15,12 @@ from typing import IO, NamedTuple
 from vector_memory.errors import DatabaseError, ValidationError
 from vector_memory.storage.disk.filesystem import flush_to_disk
 
+# Recognizes the files of a database, so that nothing else is ever written over them.
+#
+# Closing any descriptor of a file drops all POSIX locks that the process holds on it, including SQLite's. A file that
+# this process has open is therefore recognized by device and inode, and read through the open descriptor; only other
+# files are opened.
+
 OPEN_FILES = Path("/dev/fd")
 """Where Linux and macOS list the descriptors of a process."""
 

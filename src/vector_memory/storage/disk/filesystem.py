@@ -115,6 +115,8 @@ def flush_to_disk(descriptor: int) -> None:
         os.fsync(descriptor)
 
 
+# Locks on open files. A lock ends with the descriptor that holds it, and so with its process.
+
 FILE_LOCK_TIMEOUT_SECONDS = 30.0
 SECONDS_BETWEEN_ATTEMPTS = 0.005
 

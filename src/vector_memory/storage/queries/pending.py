@@ -170,6 +170,12 @@ class PendingChanges(PassageChanges):
         self.connection.later("delete from pending_vectors where memory_id = %(id)s", {"id": memory_id})
 
 
+# A change of the model (`vector-memory reembed`), which is recorded in the memory.
+#
+# From its beginning, the new model is the current one: only its vectors are stored, memory by memory, and a memory
+# lacks vectors until it has all of them. Other models' vectors stay until then, for processes with these models; then
+# they are removed in small steps, so that writers do not have to wait.
+
 PASSAGES_PER_STEP = 200
 
 

@@ -255,6 +255,16 @@ def connect_to_read(path: Path) -> apsw.Connection:
 
 logger = logging.getLogger(__name__)
 
+# Keeps the write-ahead log short, and free of deleted bytes.
+#
+# SQLite reuses the log only when nobody reads from it. With overlapping readers that never happens, so it has to be
+# forced: while a checkpoint holds the write lock, readers of older states finish, and new readers start on the newest
+# state and do not use the log. Readers never wait for this. Writers wait for the slowest reader, within a limit.
+#
+# The file records whether deleted bytes may remain in it or in its log. A deletion is counted in its own transaction,
+# so every process that opens the file knows about it, even if the process that deleted was killed. A process that
+# empties the log then records up to which deletion it did so.
+
 CHECKPOINT_PAGES = 1_000
 """From this length on, each commit moves the log into the file, as far as no reader needs an older state."""
 

@@ -101,6 +101,8 @@ def next_ids(connection: apsw.Connection, table: str, count: int) -> list[int]:
 
 logger = logging.getLogger(__name__)
 
+# Translates SQLite's errors: a damaged or altered file can contain any bytes.
+
 RUN_FIX = (
     "The tables of the database were altered: run `vector-memory doctor --fix`, or restore the database "
     "from a backup if that does not help."
