@@ -63,23 +63,14 @@ async def stored(store: SessionMemoryStore, function: Callable[P, T], *args: P.a
 
     The text is safe before that: a client that does not wait for the receipt loses nothing.
     """
-
-    def and_count(*args: P.args, **kwargs: P.kwargs) -> tuple[T, int]:
-        return function(*args, **kwargs), outstanding(store)
-
-    receipt, pending = await in_writers_thread(and_count, *args, **kwargs)
+    receipt = await in_writers_thread(function, *args, **kwargs)
     give_up, most = time.monotonic() + BACKLOG_SECONDS, store.settings.max_pending_vectors
-    while most and pending > most and not _ends.get() and time.monotonic() < give_up:
-        await sleep(BACKLOG_POLL_SECONDS)
-        pending = await run_sync(outstanding, store)
+    with suppress(VectorMemoryError):  # it is stored, whatever happens now
+        while most and not _ends.get() and await run_sync(store.count_pending) > most:
+            if time.monotonic() >= give_up:
+                break
+            await sleep(BACKLOG_POLL_SECONDS)
     return receipt
-
-
-def outstanding(store: SessionMemoryStore) -> int:
-    """Return how many memories lack vectors; 0 if that cannot be read: what is stored is stored."""
-    with suppress(VectorMemoryError):
-        return store.count_pending()
-    return 0
 
 
 def stop_waiting() -> None:
