@@ -115,8 +115,7 @@ def without_null(schema: Schema) -> Schema:
 def _not_null(schema: Schema) -> Schema:
     if not isinstance(schema.get("type"), list):
         return schema
-    types = [name for name in schema["type"] if name != "null"]
-    return {**schema, "type": types[0] if len(types) == 1 else types}
+    return {**schema, "type": next(name for name in schema["type"] if name != "null")}
 
 
 def admitting_failures(schema: Schema) -> Schema:
@@ -231,8 +230,7 @@ def _problem(name: str, kind: str, schema: Schema) -> str:
 def _expected(schema: Schema) -> str:
     if "enum" in schema:
         return " or ".join(f'"{choice}"' for choice in schema["enum"])
-    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    return " or ".join(WORDS[name] for name in types).format(items=f"{schema.get('items', {}).get('type', '')}s")
+    return WORDS[schema["type"]].format(items=f"{schema.get('items', {}).get('type', '')}s")
 
 
 def _unknown(names: Sequence[str], tool_name: str, parameters: Schema) -> str:

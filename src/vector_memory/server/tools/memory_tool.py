@@ -1,6 +1,5 @@
 """Turns a function into a tool: shortens its schemas and turns its failures into answers."""
 
-import json
 import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext
@@ -52,31 +51,38 @@ UNUSED = frozenset({"similarity_threshold", "neighbours"})
 """Parameters that every search accepts, and ignores unless its schema lists them."""
 
 
-def ids_alone(body: dict[str, Any]) -> str:
+def ids_alone(body: dict[str, Any]) -> dict[str, list[int]]:
     """Return the ids of an answer's memories."""
-    return json.dumps({"memory_ids": list(dict.fromkeys(ids_in(body)))})
+    return {"memory_ids": list(dict.fromkeys(ids_in(body)))}
 
 
-def as_in_javascript(body: dict[str, Any]) -> str:
-    """Return an answer as JavaScript writes it, so that a client which compares the two hands it on once."""
-    return to_json(without_zeros(body)).decode()
+def without_zeros(value: Any) -> Any:
+    """Return a JSON value with whole numbers as JavaScript writes them: 1 for 1.0.
+
+    A client that compares text and structured part then hands on one of them.
+    """
+    if isinstance(value, dict):
+        return {key: without_zeros(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [without_zeros(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 class Reads(NamedTuple):
     """What a client hands on of a successful answer.
 
-    `most`: bytes of the structured part that reach its model whole. `text`: what is sent beside it; None: the same,
-    for orchestrators, which parse it.
+    `most`: bytes of the structured part that reach its model whole. `text`: what the text beside it holds; None: the
+    same, for orchestrators, which parse it.
     """
 
     most: int = sys.maxsize
-    text: Callable[[dict[str, Any]], str] | None = None
+    text: Callable[[dict[str, Any]], Any] | None = None
 
 
 READS = {
     "@cline/": Reads(7_000, ids_alone),
-    "copilot": Reads(20_000, as_in_javascript),
-    "qwen-": Reads(27_500, as_in_javascript),
+    "copilot": Reads(20_000, without_zeros),
+    "qwen-": Reads(27_500, without_zeros),
     "codex": Reads(47_500),
     "opencode": Reads(51_000),
     "kilo": Reads(51_000),
@@ -203,7 +209,7 @@ def for_client(answer: ToolResult, context: Context) -> ToolResult:
     body, text = answer.structured_content, reads_of(context).text
     if body is None or answer.is_error or text is None:
         return answer
-    return ToolResult(content=[TextContent(type="text", text=text(body))], structured_content=body)
+    return ToolResult(content=[TextContent(type="text", text=to_json(text(body)).decode())], structured_content=body)
 
 
 def reads_of(context: Context) -> Reads:
@@ -214,15 +220,6 @@ def reads_of(context: Context) -> Reads:
     if version in READS_ONLY_STRUCTURE.get(name, ()):
         return Reads(text=ids_alone)
     return next((reads for beginning, reads in READS.items() if name.startswith(beginning)), Reads())
-
-
-def without_zeros(value: Any) -> Any:
-    """Return a JSON value whose whole numbers have no decimals."""
-    if isinstance(value, dict):
-        return {key: without_zeros(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [without_zeros(one) for one in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def ids_in(value: Any) -> Iterator[int]:
