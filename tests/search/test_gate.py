@@ -60,6 +60,7 @@ def test_what_is_not_known_is_left_out_and_can_be_reached(store: SessionMemorySt
     answer = store.search_chunks(question, SCOPE, Page(limit=5))
     assert (answer.results, answer.confidence, answer.weak, answer.next_offset) == ([], "weak", 5, 1)
     assert "No match" in (answer.message or "")
+    assert ("Nothing found here has '4021'." in (answer.message or "")) is ("4021" in question)
     rest = store.search_chunks(question, SCOPE, Page(limit=5, offset=1))
     assert {result.match for result in rest.results} == {"weak"}
     assert len(rest.results) == 5

@@ -6,7 +6,7 @@ decide: the topic is there, what is asked is not. docs/lab/retrieval.md has the 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -152,14 +152,23 @@ def fit_of(query: str, text: str) -> Fit:
     for word in deciding_words(query):
         if DAY_TERM.fullmatch(word):
             fit = min(fit, day_in(word, text))
-        elif (
-            not re.search(rf"(?<![\w.]){re.escape(word)}(?![\w]|\.\d)", plain)
-            and word.lstrip("v#") not in plain.split()
-        ):
+        elif not has_word(word, plain):
             shape = shape_of(word)
             others = any(shape_of(found[0]) == shape for found in DECIDING.finditer(plain))
             fit = min(fit, Fit.OTHER if others else Fit.LACKING)
     return fit if has_amount(query, text) else min(fit, Fit.LACKING)
+
+
+def has_word(word: str, plain: str) -> bool:
+    """Return whether a text has a word that decides, perhaps without its "v" or "#"."""
+    return bool(re.search(rf"(?<![\w.]){re.escape(word)}(?!\w|\.\d)", plain)) or word.lstrip("v#") in plain.split()
+
+
+def found_nowhere(query: str, texts: Iterable[str]) -> list[str]:
+    """Return the words of a question that decide, but days, which none of these texts has."""
+    plain = [ungrouped(text).casefold() for text in texts]
+    words = [word for word in deciding_words(query) if not DAY_TERM.fullmatch(word)]
+    return [word for word in words if not any(has_word(word, text) for text in plain)]
 
 
 def day_in(day: str, text: str) -> Fit:

@@ -17,6 +17,8 @@ from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope, best_of
 from vector_memory.embedding.description import UNKNOWN
 from vector_memory.embedding.token_states import Compared
 from vector_memory.search.gate import LOOKED_AT, Fit, asks_for_state, fit_of, is_answered, says_instead
+from vector_memory.answers.forms import FORM
+from vector_memory.search.gate import LOOKED_AT, Fit, asks_for_state, fit_of, found_nowhere, is_answered, says_instead
 from vector_memory.search.messages import (
     NO_CLOSE_MATCH,
     NO_MATCH,
@@ -26,6 +28,7 @@ from vector_memory.search.messages import (
     kinds_in_words,
     no_such_words,
     not_indexed,
+    nothing_has,
     noun_of,
     read_as,
     somewhere_else,
@@ -312,6 +315,8 @@ def judge(retrieval: Retrieval, found: SearchHits, *, only_here: bool = False) -
         return Judgement(hits, confidence, notes=tuple(notes), origins=found.origins, links=found.links)
     if hits:
         notes.append(NO_MATCH if confidence == "weak" else NO_CLOSE_MATCH)
+    if missing := found_nowhere(question.text, found.texts.values()) if found.texts else []:
+        notes.append(nothing_has(missing))
     elsewhere = {} if only_here else matches_elsewhere(retrieval)
     if elsewhere:
         notes.append(somewhere_else(elsewhere, advise=True))

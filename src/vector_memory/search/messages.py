@@ -101,6 +101,13 @@ def read_as(respelt: Sequence[Spelling]) -> str:
 NO_MATCH = "No match: nothing here answers the question."
 """Said instead of results if all are weak."""
 
+
+def nothing_has(words: Sequence[str]) -> str:
+    """Return a sentence that no result has some words of the question."""
+    named = " or ".join(f"'{word}'" for word in words)
+    return f"Nothing found here has {named}."
+
+
 NO_CLOSE_MATCH = "No close match: these results may be unrelated."
 """Precedes results that seem to be on another topic."""
 
