@@ -183,7 +183,7 @@ def results_for(grain: Grain[J], retrieval: Retrieval, judgement: Judgement, pag
         return found
     found = folded(found, places)
     if page.prefer is None:
-        return current_first(reader, retrieval.question.text, found, judgement.links)
+        return current_first(reader, retrieval.question, found, judgement.links)
     return latest_first(found, newer_of(reader, scope, [one.memory_id for one in found[:RUN]], page))
 
 

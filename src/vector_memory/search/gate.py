@@ -96,7 +96,7 @@ def says_instead(query: str, older: str, newer: str) -> bool:
     """Return whether a newer text on a subject answers what an older one does: it has those words of the question."""
     asked = [word for word in WORD.findall(query.casefold()) if word not in GENERAL and word not in STOP_WORDS]
     gone = stems_in(" ".join(asked)) & stems_in(older) - stems_in(newer)
-    return not gone and fit_of(query, newer) is not Fit.OTHER
+    return not gone and fit_of(query, newer) is Fit.WHOLE
 
 
 def stems_in(text: str) -> set[str]:

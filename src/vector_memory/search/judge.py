@@ -62,6 +62,9 @@ SHORT, LONG = 35, 70
 HIGHEST_SHARE, LOWEST_SHARE = 0.95, 0.5
 """The share of the best score below which a hit is weak: where a short text stands out; where it is long, or alike."""
 
+SURELY = 0.23
+"""By so much more evidence than a link needs, a newer text takes the place of an older one without being asked to."""
+
 LEAST_NEW = 0.04
 """How much nearer to the question's words, in the mean, a hit must be than all better ones to answer a further part."""
 LEAST_SHARE = 0.55
@@ -145,11 +148,13 @@ def latest_first(found: Sequence[J], newer: Mapping[int, Sequence[int]]) -> list
     return [*ordered, *found[CANDIDATES:]]
 
 
-def current_first(reader: Reader, query: str, found: Sequence[J], links: Iterable[Link]) -> Sequence[J]:
+def current_first(reader: Reader, question: Question, found: Sequence[J], links: Iterable[Link]) -> Sequence[J]:
     """Return results with what is so now just before what it corrects, if the question asks for a state."""
     ids = {one.memory_id for one in found[:CANDIDATES]}
-    pairs = [link for link in links if {link.older_id, link.newer_id} <= ids] if asks_for_state(query) else []
-    if not pairs:
+    least = (question.calibration.same_subject or 0.0) + SURELY
+    pairs = [link for link in links if link.evidence >= least and {link.older_id, link.newer_id} <= ids]
+    query = question.text
+    if not pairs or not asks_for_state(query):
         return found
     memories = reader.memories.get_all(sorted({number for link in pairs for number in link[:2]}))
     newer: dict[int, list[Memory]] = {}
