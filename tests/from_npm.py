@@ -1,7 +1,8 @@
 """What tests need from npm, pinned by a package.json and its lock file, and installed into a cache outside the clone.
 
 `uv run python tests/from_npm.py real_client` installs the clients, and prints the folder of their commands;
-`... conformance` the conformance suite with its Node, and the protocol's SDK. Both need npm.
+`... conformance` the conformance suite with its Node, and the protocol's SDK; `... other_clients/gemini` one of the
+clients that have a folder there, with its Node. All need npm.
 """
 
 import hashlib
@@ -19,6 +20,14 @@ COMMANDS = {
     "codex": "codex-*/vendor/*/bin/codex",
     "node": "node-*/bin/node",
     "conformance": ".bin/conformance",
+    "gemini": ".bin/gemini",
+    "qwen": ".bin/qwen",
+    "copilot": "@github/copilot-*/copilot",
+    "opencode": "opencode-*64/bin/opencode",
+    "kilo": "@kilocode/cli-*/bin/kilo",
+    "cline": "@cline/cli-*/bin/cline",
+    "cn": ".bin/cn",
+    "grok": ".bin/grok",
 }
 """Where npm puts them."""
 

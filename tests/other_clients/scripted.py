@@ -7,7 +7,7 @@ the model says "Done." A request belongs to the prompt that appears last in it.
 import itertools
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -22,11 +22,15 @@ class Call:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
-Script = dict[str, Sequence[str | Call]]
+Messages = Sequence[Mapping[str, Any]]
+Turn = Callable[[Messages], str | Call]
+"""Decides on a turn when it is due."""
+
+Script = dict[str, Sequence[str | Call] | Turn]
 DONE = "Done."
 
 
-def prompts_in(messages: Sequence[Mapping[str, Any]], script: Script) -> tuple[Sequence[str | Call], int]:
+def prompts_in(messages: Messages, script: Script) -> tuple[Sequence[str | Call] | Turn, int]:
     """Return the turns of the last prompt, and how many the model has had since."""
     turns = 0
     for message in reversed(messages):
@@ -64,10 +68,10 @@ class Model:
         """The names of the tools in any request."""
         return {name for body in list(self.requests) for name in tool_names(body)}
 
-    def due(self, messages: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str | tuple[str, dict[str, Any]]:
+    def due(self, messages: Messages, names: Sequence[str]) -> str | tuple[str, dict[str, Any]]:
         """Return the turn that is due: a text, or the name of a tool and its arguments."""
         turns, number = prompts_in(messages, self.script)
-        turn = turns[number] if number < len(turns) else DONE
+        turn = turns(messages) if callable(turns) else turns[number] if number < len(turns) else DONE
         if isinstance(turn, str):
             return turn
         return next((name for name in names if name.endswith(turn.tool)), turn.tool), dict(turn.arguments)
@@ -97,7 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
         if ":countTokens" in self.path:
             self._send(b'{"totalTokens": 10}')
             return
-        self.model.requests.append(body | {"_path": self.path})
+        self.model.requests.append(body)
         if "GenerateContent" in self.path or "generateContent" in self.path:
             chunks: Iterator[dict[str, Any]] = iter([self._of_gemini(body)])
             streams, end = "stream" in self.path, ""
