@@ -144,5 +144,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("content-type", kind)
         self.send_header("content-length", str(len(content)))
+        self.send_header("connection", "close")
         self.end_headers()
         self.wfile.write(content)

@@ -112,8 +112,10 @@ def found_first(name: str, prefix: str) -> Turn:
             return "Stored it."
         if name == "qwen":
             return Call("tool_call", {"name": f"{prefix}store_report", "arguments": REPORT})
-        if messages[-1]["role"] != "tool" or '"results": []' in str(messages[-1]["content"]):
-            return Call("search_tool", {"query": "vector-memory store report"})
+        if '"results": []' in str(messages[-1]["content"]):  # it halts who searches in a loop
+            return Call("run_terminal_command", {"command": "sleep 1", "description": f"Wait {len(messages)}"})
+        if "vector-memory__store_report" not in str(messages[-1]["content"]):
+            return Call("search_tool", {"query": f"vector-memory store report {len(messages)}"})
         return Call("use_tool", {"tool_name": f"{prefix}store_report", "tool_input": REPORT})
 
     return call

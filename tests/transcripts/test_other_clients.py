@@ -24,7 +24,7 @@ EXPECTED = {
     "kilo": ("kilo", "general", "Inspect racks", "17:4"),
     "cline": ("@cline/core", "subagent", None, "1"),
     "continue": ("continue-cli-client", None, None, "17:4"),
-    "grok": ("grok", "general-purpose", "Inspect racks", "17:4"),
+    "grok": ("grok-shell-vector-memory", "general-purpose", "Inspect racks", "17:4"),
 }
 """For each client the agents of its answers and reports, the title of the report, and how the times begin."""
 

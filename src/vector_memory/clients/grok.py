@@ -13,6 +13,9 @@ from vector_memory.clients.reading.lines import Line, field_of, heard, read_line
 from vector_memory.domain.user_files import folder_of_user
 from vector_memory.domain.validation import MAX_IDENTIFIER, MAX_TITLE
 
+AGENT = "grok-shell-vector-memory"
+"""The name that Grok Build gives itself."""
+
 USER, AGENT_CHUNK = "user_message_chunk", "agent_message_chunk"
 
 SILENT = re.compile(
@@ -28,7 +31,7 @@ def grok_session(path: Path) -> Transcript | None:
     session_id, project = field_of(1, info, "id", str), field_of(1, info, "cwd", str)
     is_subagent = summary.get("session_kind") == "subagent"
     meta = _about_subagent(path, session_id) if is_subagent else {}
-    reading = _UpdateReading(str(meta.get("subagent_type") or "subagent")[:MAX_IDENTIFIER] if is_subagent else "grok")
+    reading = _UpdateReading(str(meta.get("subagent_type") or "subagent")[:MAX_IDENTIFIER] if is_subagent else AGENT)
     unread = heard(read_lines(path, are_typed=False), reading.hear, reading.conversation.miss)
     reading.end_text()
     if is_subagent:
