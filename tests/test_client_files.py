@@ -7,11 +7,13 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vector_memory.clients.editing import hooks, json_file, toml_file
 from vector_memory.clients.editing.hooks import HookPosition
+from vector_memory.clients.editing.planning import FORMATS
 from vector_memory.errors import ConfigurationError
 
 ENTRY = {"command": "/bin/vector-memory", "args": ["serve", "--profile", "core"]}
@@ -47,7 +49,20 @@ TOML_FILES = {
     "a table of servers": '[mcp_servers]\n[mcp_servers.a]\ncommand = """\n[x]\n"""\n',
 }
 
+YAML_FILES = {
+    "no file": "",
+    "other keys": "# mine\nmodel: m # fast\n",
+    "another server": "servers:\n  a: # its own\n    command: x # keep\n\n# about more\nmore: [1, 2]\n",
+    "four spaces": "servers:\n    a:\n        command: x\n        args:\n            - b\n",
+    "an empty section": "servers: {}\nmore: 1\n",
+    "no value": "servers:\nmore: 1\n",
+    "no end of the last line": "servers:\n  a:\n    command: x",
+    "line ends of Windows": "servers:\r\n  a:\r\n    command: x\r\n# mine\r\n",
+    "a text of several lines": "servers:\n  a:\n    text: |\n      b:\n        c\n\nmore: 1\n",
+}
+
 CASES = [
+    *(pytest.param(FORMATS["yaml"], "servers", text, id=f"yaml, {name}") for name, text in YAML_FILES.items()),
     *(pytest.param(json_file, "servers", text, id=f"json, {name}") for name, text in JSON_FILES.items()),
     *(pytest.param(toml_file, "mcp_servers", text, id=f"toml, {name}") for name, text in TOML_FILES.items()),
 ]
@@ -74,8 +89,10 @@ def test_an_entry_is_added_beside_everything_that_is_there(form: ModuleType, sec
 def test_removing_an_entry_leaves_every_other_line(form: ModuleType, section: str, text: str) -> None:
     removed = form.remove(form.put(text, section, "vm", ENTRY), section, "vm")
     assert form.entry(removed, section, "vm") is None
-    left = [line for line in lines_of(removed) if f'"{section}":' not in line]
-    assert left == [line for line in lines_of(text) if f'"{section}":' not in line]
+    heading = re.compile(rf'.*"{section}":|{section}:')
+    assert [line for line in lines_of(removed) if not heading.match(line)] == [
+        line for line in lines_of(text) if not heading.match(line)
+    ]
 
 
 @pytest.mark.parametrize(("form", "section", "text"), CASES)
@@ -140,6 +157,11 @@ BROKEN: list[tuple[ModuleType, str, str]] = [
     (toml_file, "a = " + "9" * 5_000, "digits"),
     (toml_file, "servers = 5\n", '"servers" must be a table'),
     (toml_file, "a = 1\nb = = 2\n", "line 2"),
+    (FORMATS["yaml"], "a: 1\nb: [\n", "line 3"),
+    (FORMATS["yaml"], "- a\n", "must hold a mapping"),
+    (FORMATS["yaml"], "servers: [a]\n", '"servers" must be a mapping'),
+    (FORMATS["yaml list"], "servers: {a: 1}\n", '"servers" must be a list'),
+    (FORMATS["yaml"], "servers: {a: {}}\n", "because of the way it is written"),
 ]
 
 
@@ -168,9 +190,9 @@ def test_a_table_that_is_written_in_another_way_is_edited_too(text: str, without
     assert {key: value for key, value in left.items() if value} == tomllib.loads(without)
 
 
-@pytest.mark.parametrize(("form", "text"), [(json_file, "{"), (toml_file, "=")])
+@pytest.mark.parametrize(("form", "text"), [(json_file, "{"), (toml_file, "="), (FORMATS["yaml"], "[")])
 def test_what_to_add_by_hand_is_a_file_with_nothing_else(form: ModuleType, text: str) -> None:
-    read: Any = {json_file: json.loads, toml_file: tomllib.loads}[form]
+    read: Any = {json_file: json.loads, toml_file: tomllib.loads}.get(form, yaml.safe_load)
     _, _, snippet = form.by_hand(text, "servers", "vm", ENTRY).partition("\n\n")
     assert read(snippet) == {"servers": {"vm": ENTRY}}
 
@@ -360,3 +382,12 @@ def test_what_codex_notes_about_other_hooks_stays(tmp_path: Any) -> None:
 @pytest.mark.parametrize("text", ["", 'model = "m"\n', "a = = 1\n", "hooks = 1\n"])
 def test_a_configuration_in_which_codex_notes_nothing_stays(text: str, tmp_path: Any) -> None:
     assert hooks.without_trust(text, tmp_path / "hooks.json", PLACES) == text
+
+
+def test_an_entry_of_a_list_is_found_by_its_name_and_the_others_stay() -> None:
+    text = "servers:\n- name: a\n  command: x # keep\n# next\n- name: vm\n  command: old\n- name: b\nmore: 1\n"
+    form = FORMATS["yaml list"]
+    changed = form.put(text, "servers", "vm", {"name": "vm", **ENTRY})
+    assert [one["name"] for one in yaml.safe_load(changed)["servers"]] == ["a", "b", "vm"]
+    assert changed.startswith("servers:\n- name: a\n  command: x # keep\n# next\n- name: b\n- name: vm\n")
+    assert form.remove(changed, "servers", "vm") == text.replace("- name: vm\n  command: old\n", "")

@@ -92,7 +92,11 @@ class YamlFile:
         """Raise ConfigurationError if the text has not this section, and everything else as before."""
         expected: Any = list(held.values()) if self._is_list else held
         wanted = {key: one for key, one in before.items() if key != section} | ({section: expected} if held else {})
-        if _yaml_content(changed) != wanted:
+        try:
+            is_as_wanted = _yaml_content(changed) == wanted
+        except ConfigurationError:
+            is_as_wanted = False
+        if not is_as_wanted:
             raise ConfigurationError(
                 "the entry for this server cannot be edited alone, because of the way it is written"
             )
