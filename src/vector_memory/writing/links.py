@@ -43,8 +43,8 @@ UNSETTLED = re.compile(
         | suggest(?:s|ed|ions?)? | intend(?:s|ed)? | rfc | todo | roadmap | sketch | recommends? | will | soon
         | undecided)\b
     | (?<!as[ ])\b(?:is|are|was|were|we)[ ](?:already[ ])?plan(?:s|ned|ning)?\b | ^\W*plan(?:ned|s)?\b
-    | \b(?:wants?[ ]to|supposed[ ]to|going[ ]to|could[ ](?:be|go)
-        |next[ ](?:year|quarter|month|experiment)|in[ ]a[ ]year)\b
+    | \b(?:wants?[ ]to|supposed[ ]to|going[ ]to|could[ ](?:be|go))\b
+    | \b(?:next[ ](?:year|quarter|month|experiment)|in[ ]a[ ]year)\b
     | \b(?:not|no|nobody[ ]has|nothing|never)[ ](?:\w+[ ]){0,3}(?:decided|decision|approved|begun|started)\b
     | \b(?:design[ ]note|recommendation[ ]is|let[ ]the)\b | ^(?:once|try)\b | \btry[ ] | \bif[ ]we\b
     | \b(?:rumou?r | untrue | hoax | myth | misread | mistaken | reverted | unchanged | unfounded
