@@ -435,12 +435,33 @@ def test_a_file_of_claude_code_that_cannot_be_read_is_an_error(text: str, said: 
     assert (home / ".claude.json").read_text(encoding="utf-8") == text
 
 
-CLIENT_FILES = {"gemini": ".gemini/settings.json", "cline": ".cline/data/settings/cline_mcp_settings.json"}
+SERVE = ["serve", "--profile", "core"]
+
+
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [
+        ("copilot", {"type": "local", "command": "vm", "args": SERVE, "tools": ["*"]}),
+        ("opencode", {"type": "local", "command": ["vm", *SERVE], "enabled": True}),
+        ("cline", {"transport": {"type": "stdio", "command": "vm", "args": [*SERVE, "--database-path", "HOME"]}}),
+        ("continue", {"name": "vector-memory", "command": "vm", "args": SERVE}),
+        ("qwen", {"command": "vm", "args": SERVE}),
+        ("crush", {"type": "stdio", "command": "vm", "args": SERVE}),
+    ],
+)
+def test_an_entry_is_what_makes_the_tools_of_a_client_appear(
+    name: str, entry: dict[str, Any], run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tests/other_clients shows that with the real ones."""
+    monkeypatch.setattr(planning, "program", lambda: ["vm"])
+    run("install", name, "--yes")
+    text = json.dumps(written(CLIENTS[name], InstallScope.USER))
+    assert json.loads(text.replace(str(home / ".vector-memory/memory.db"), "HOME")) == entry
 
 
 def test_gemini_is_trusted_only_if_that_is_asked_for(run: Run, home: Path) -> None:
     """Without it `gemini -p` offers no tool, and with it deletions are not confirmed either."""
-    file = home / CLIENT_FILES["gemini"]
+    file = home / ".gemini/settings.json"
     assert "`gemini -p` does not offer the tools: --trust" in " ".join(run("install", "gemini", "--yes").out.split())
     assert "trust" not in written(CLIENTS["gemini"], InstallScope.USER)
     assert "--trust" not in run("install", "gemini", "--trust", "--yes").out
