@@ -17,9 +17,9 @@ from over_http.conftest import Team, serving
 from over_http.processes import running, workers_of
 from servers import ENVELOPE, LEGACY
 from vector_memory.domain.callers import Permission
+from vector_memory.extras.teams import serving as serving_module
 from vector_memory.extras.teams.registry import Registry
 from vector_memory.server.app import create_server
-from vector_memory.server.http import serving as serving_module
 from vector_memory.settings import HttpOptions
 from waiting import eventually
 
