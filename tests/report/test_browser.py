@@ -114,11 +114,9 @@ def test_a_session_of_seconds_fills_the_timeline(shown: playwright.Page) -> None
 
 def test_a_preview_is_the_rendered_text_without_the_title_again(shown: playwright.Page) -> None:
     """No marks of Markdown; where the text is its own title, there is nothing more to show."""
-    rows = {text: shown.locator(".entry", has_text=text) for text in ("Locks", "It waits a second.")}
-    assert rows["Locks"].locator(".name").text_content() == "Locks"
-    assert rows["Locks"].locator(".excerpt").text_content() == "The writer waits for readers."
-    assert rows["It waits a second."].locator(".name").text_content() == "It waits a second."
-    assert rows["It waits a second."].locator(".excerpt").text_content() == ""
+    for name, rest in (("Locks", "The writer waits for readers."), ("It waits a second.", "")):
+        row = shown.locator(".entry", has_text=name)
+        assert [row.locator(part).text_content() for part in (".name", ".excerpt")] == [name, rest]
 
 
 def test_search_finds_words_and_phrases_and_marks_them(shown: playwright.Page) -> None:

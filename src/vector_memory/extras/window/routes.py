@@ -30,12 +30,12 @@ def request_routes(
     return [*api.routes(), *Edits(uncounted, deletions, read_only=facts.read_only).routes()]
 
 
-async def page(_request: Request) -> Response:
+async def open_page(_request: Request) -> Response:
     """Return the page itself."""
     return HTMLResponse(page_html(), headers={"content-security-policy": f"{LIVE_POLICY}; frame-ancestors 'none'"})
 
 
-ROOT = Route("/", page)
+ROOT = Route("/", open_page)
 
 # What the page changes: each request is a call of the facade. A page that only reads changes nothing.
 
