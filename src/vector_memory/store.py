@@ -51,7 +51,7 @@ from vector_memory.writing.indexer import EmbeddingProgress, Indexer
 from vector_memory.writing.links import links_of
 from vector_memory.writing.outbox import outbox_of_memory
 from vector_memory.writing.sync import Sync
-from vector_memory.writing.writer import MemoryWriter, Room
+from vector_memory.writing.writer import MemoryLimit, MemoryWriter
 
 if TYPE_CHECKING:
     from vector_memory.upkeep.backup import CopiedFile
@@ -100,7 +100,7 @@ class SessionMemoryStore:
         self._background = BackgroundVectors(storage, self._indexer)
         files = [address] if isinstance(address, Path) else []
         self._exports = ExportFolders(export_folders or [export_folder_of(address)], [*files, *other_databases])
-        self._room = Room()
+        self._room = MemoryLimit()
         self._assemble(storage)
         self.intake = Intake(None if read_only else outbox_of_memory(address), self._writer)
 

@@ -9,7 +9,7 @@ from paging import pages
 from vector_memory.answers.forms import FORM, FULL
 from vector_memory.answers.models import ChangesResult, CoarseSearchResult, FineSearchResult, MediumSearchResult
 from vector_memory.domain import LINES, Page, Scope
-from vector_memory.reading.recap import worth_telling
+from vector_memory.reading.recap import mentioned
 from vector_memory.search.explain import Asked
 from vector_memory.server.lean import LeanForm
 from vector_memory.storage.records import Later
@@ -126,9 +126,9 @@ def test_a_trace_knows_what_is_on_the_page(store: SessionMemoryStore) -> None:
 
 def test_a_prompt_is_told_of_no_fact_whose_correction_has_no_room() -> None:
     newer = Later(2, 0.7, 7, None, "a", "2026-07-01T10:00:00Z", CORRECTION)
-    assert worth_telling([(1, None), (2, newer), (3, None)], ()) == [(1, None), (2, None), (2, newer)]
-    assert worth_telling([(1, None), (3, None), (2, newer), (4, None)], ()) == [(1, None), (3, None), (4, None)]
-    assert worth_telling([(2, newer)], {7}) == [(2, None)]
+    assert mentioned([(1, None), (2, newer), (3, None)], ()) == [(1, None), (2, None), (2, newer)]
+    assert mentioned([(1, None), (3, None), (2, newer), (4, None)], ()) == [(1, None), (3, None), (4, None)]
+    assert mentioned([(2, newer)], {7}) == [(2, None)]
 
 
 QUESTIONS = [QUESTION, "How are invoices grouped?"]

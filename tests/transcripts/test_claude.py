@@ -9,11 +9,11 @@ import pytest
 
 from transcripts.conftest import LONG, SHOP, Write, agent, tool_call, user
 from vector_memory.clients import claude
-from vector_memory.clients.reading.conversation import Said
+from vector_memory.clients.reading.conversation import Message
 from vector_memory.clients.reading.lines import FormatError
 
 
-def said(path: Path) -> list[Said]:
+def said(path: Path) -> list[Message]:
     """Return what is worth remembering of a transcript."""
     return list(claude.read(path).said)
 

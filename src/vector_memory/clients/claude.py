@@ -22,7 +22,7 @@ from vector_memory.clients.client import (
     in_project,
     typed_entry,
 )
-from vector_memory.clients.reading.conversation import Said, Transcript, TranscriptConversation
+from vector_memory.clients.reading.conversation import Message, Transcript, TranscriptConversation
 from vector_memory.clients.reading.lines import (
     Branches,
     FormatError,
@@ -58,7 +58,7 @@ KNOWN = re.compile(
 """The types of lines of all releases that were read; only the first three and summaries say something to keep."""
 
 
-class SaidInLine(NamedTuple):
+class MessageInLine(NamedTuple):
     """What a line says: `note` notes it in a conversation."""
 
     note: Callable[[TranscriptConversation], None]
@@ -89,7 +89,7 @@ def is_of_user(said: Line) -> bool:
     return kind in (None, "human") and not any(map(said.get, notes))
 
 
-def said_in(number: int, line: Line) -> SaidInLine | None:
+def messages_in(number: int, line: Line) -> MessageInLine | None:
     """Return what a line says; None if that is nothing worth keeping. Raises FormatError."""
     if "forkedFrom" in line:  # a copy of a line of another session
         return None
@@ -103,17 +103,17 @@ def said_in(number: int, line: Line) -> SaidInLine | None:
     return None
 
 
-def _of_user(number: int, line: Line) -> SaidInLine | None:
+def _of_user(number: int, line: Line) -> MessageInLine | None:
     if line.get("isMeta"):
         return None
     blocks = content_blocks(number, field_of(number, line, "message", dict).get("content"))
     text, time = "\n".join(block_texts(number, blocks, ("text",))), time_of(number, line)
     if line.get("isCompactSummary"):
-        return _said_in_line(line, TranscriptConversation.summary, AROUND_SUMMARY.sub("", text), time)
-    return _said_in_line(line, TranscriptConversation.prompt, text, time) if is_prompt(line) else None
+        return _in_line(line, TranscriptConversation.summary, AROUND_SUMMARY.sub("", text), time)
+    return _in_line(line, TranscriptConversation.prompt, text, time) if is_prompt(line) else None
 
 
-def _of_agent(number: int, line: Line) -> SaidInLine | None:
+def _of_agent(number: int, line: Line) -> MessageInLine | None:
     message = field_of(number, line, "message", dict)
     if line.get("isMeta") or line.get("isApiErrorMessage") or message.get("model") == SYNTHETIC:
         return None
@@ -121,12 +121,10 @@ def _of_agent(number: int, line: Line) -> SaidInLine | None:
     texts, time = block_texts(number, content_blocks(number, message.get("content")), ("text",)), time_of(number, line)
     stop = message.get("stop_reason")
     is_final = None if stop is None else stop in FINAL
-    return (
-        _said_in_line(line, TranscriptConversation.answer, "\n".join(texts), time, is_final=is_final) if texts else None
-    )
+    return _in_line(line, TranscriptConversation.answer, "\n".join(texts), time, is_final=is_final) if texts else None
 
 
-def _queued(number: int, line: Line) -> SaidInLine | None:
+def _queued(number: int, line: Line) -> MessageInLine | None:
     """Return a prompt that the user sent while the agent was at work: it has no other line."""
     attachment = line.get("attachment")
     if not isinstance(attachment, dict) or attachment.get("type") != "queued_command":
@@ -134,12 +132,12 @@ def _queued(number: int, line: Line) -> SaidInLine | None:
     if attachment.get("commandMode", "prompt") != "prompt" or not is_of_user(attachment):
         return None
     texts = block_texts(number, content_blocks(number, attachment.get("prompt")), ("text",))
-    return _said_in_line(line, TranscriptConversation.prompt, "\n".join(texts), time_of(number, line), is_queued=True)
+    return _in_line(line, TranscriptConversation.prompt, "\n".join(texts), time_of(number, line), is_queued=True)
 
 
-def _said_in_line(line: Line, note: Callable[..., None], text: str, time: str, **facts: bool | None) -> SaidInLine:
+def _in_line(line: Line, note: Callable[..., None], text: str, time: str, **facts: bool | None) -> MessageInLine:
     line_id = line_id_of(line)
-    return SaidInLine(lambda conversation: note(conversation, text, time, line_id=line_id, **facts), line_id)
+    return MessageInLine(lambda conversation: note(conversation, text, time, line_id=line_id, **facts), line_id)
 
 
 AGENT = "claude-code"
@@ -198,7 +196,7 @@ class Reading:
         self._is_subagent, self._agent = is_subagent, agent
         self._session_id, self._project = "", ""
         self._branches = Branches()
-        self._said: list[SaidInLine] = []
+        self._said: list[MessageInLine] = []
         self._unread: list[FormatError] = []
         self._unknown: list[str] = []
 
@@ -219,14 +217,14 @@ class Reading:
             self._branches.add(
                 line_id, line_id_of(line, "parentUuid"), is_prompt=is_prompt(line), is_first=is_first(line)
             )
-        if (said := said_in(number, line)) is not None:
+        if (said := messages_in(number, line)) is not None:
             session_id, project = field_of(number, line, "sessionId", str), field_of(number, line, "cwd", str)
             self._session_id, self._project = self._session_id or session_id, self._project or project
             self._said.append(said)
 
     def _miss(self, error: FormatError) -> None:
         self._unread.append(error)
-        self._said.append(SaidInLine(TranscriptConversation.miss))
+        self._said.append(MessageInLine(TranscriptConversation.miss))
 
     def transcript(self, path: Path) -> Transcript | None:
         """Return the transcript; None if it has no messages. Raises FormatError, OSError."""
@@ -248,7 +246,7 @@ class Reading:
         )
         return self._transcript(path, said)
 
-    def _transcript(self, path: Path, said: tuple[Said, ...]) -> Transcript:
+    def _transcript(self, path: Path, said: tuple[Message, ...]) -> Transcript:
         return Transcript(path, self._session_id, self._project, said, tuple(self._unread), tuple(self._unknown))
 
     def _conversation(self, agent_id: str, *, is_at_rest: bool) -> TranscriptConversation:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from vector_memory.clients.client import CONNECTED, Client, InstallScope, Sessions, home_of, in_home, in_project
-from vector_memory.clients.reading.conversation import Said, Transcript, TranscriptConversation
+from vector_memory.clients.reading.conversation import Message, Transcript, TranscriptConversation
 from vector_memory.clients.reading.lines import (
     COMPRESSED,
     FormatError,
@@ -127,7 +127,7 @@ def _meta(lines: Iterator[tuple[int, Line | FormatError]]) -> tuple[int, Line]:
     return number, field_of(number, first, "payload", dict)
 
 
-def _without_copies(said: list[Said], meta: Line) -> list[Said]:
+def _without_copies(said: list[Message], meta: Line) -> list[Message]:
     """Return what was said in a session without what it has copied from the one that it was forked from."""
     source = meta.get("forked_from_id")
     path = next(_rollouts(f"*{escape(source)}"), None) if isinstance(source, str) else None

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from vector_memory.clients.client import CONNECTED, Client, Entry, InstallScope, Sessions, found_below, in_home
-from vector_memory.clients.reading.conversation import Said, Transcript, TranscriptConversation
+from vector_memory.clients.reading.conversation import Message, Transcript, TranscriptConversation
 from vector_memory.clients.reading.lines import FormatError, Line, field_of, heard, read_lines, time_of
 from vector_memory.domain.user_files import folder_of_user
 from vector_memory.domain.validation import MAX_TITLE
@@ -54,7 +54,7 @@ class _EventReading:
     def __init__(self) -> None:
         self.session_id = self.project = ""
         self.main = TranscriptConversation("copilot-cli")
-        self.reports: list[Said] = []
+        self.reports: list[Message] = []
         self.unknown: list[str] = []
         self._agents: dict[str, tuple[TranscriptConversation, str]] = {}
 

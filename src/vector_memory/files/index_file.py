@@ -44,7 +44,7 @@ from vector_memory.writing.background import BackgroundVectors
 from vector_memory.writing.deletion import Deletion
 from vector_memory.writing.indexer import CutUnits, Indexer
 from vector_memory.writing.sync import Origin, Sync
-from vector_memory.writing.writer import MemoryWriter, Room
+from vector_memory.writing.writer import MemoryLimit, MemoryWriter
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class FileIndex:
         self._indexer = PatientIndexer(model, settings, by_headings=False)
         self._background = BackgroundVectors(storage, self._indexer)
         self.retriever = Retriever(storage, model, self._background, settings)
-        self.writer = MemoryWriter(storage, self._indexer, self._background, settings.redact, Room())
+        self.writer = MemoryWriter(storage, self._indexer, self._background, settings.redact, MemoryLimit())
         self.deletion = Deletion(storage)
         if vectors:
             self._background.start(defers=True)

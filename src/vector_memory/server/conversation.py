@@ -21,7 +21,7 @@ SOME_AGENT = "agent"
 
 
 @dataclass(slots=True)
-class HeardSession:
+class KnownSession:
     """What the server knows of a session that hooks report.
 
     `latest`: the time of its latest memory when the server first heard of it; None: it had none. `has_prompt`: whether
@@ -51,7 +51,7 @@ class Conversation:
     session_id: str | None = None
     stored_in: str | None = None
     started: str = field(default_factory=utc_now)
-    heard: dict[str, HeardSession] = field(default_factory=dict)
+    heard: dict[str, KnownSession] = field(default_factory=dict)
     prompts: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
     def session(self) -> str:

@@ -59,7 +59,7 @@ class StoredMemory:
 
 
 @dataclass(slots=True)
-class Room:
+class MemoryLimit:
     """Maximum number of memories; None: no limit."""
 
     most: int | None = None
@@ -74,7 +74,7 @@ class MemoryWriter:
     """Stores memories."""
 
     def __init__(
-        self, storage: Storage, indexer: Indexer, background: BackgroundVectors, redacted: Redact, room: Room
+        self, storage: Storage, indexer: Indexer, background: BackgroundVectors, redacted: Redact, room: MemoryLimit
     ) -> None:
         self.room = room
         self._storage = storage

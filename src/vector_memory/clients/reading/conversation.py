@@ -13,7 +13,7 @@ from vector_memory.writing.writer import hash_of
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Message:
     """A text of a session, perhaps with secrets. `time`: ISO 8601 in UTC. `line_id`: of its line, if that has one.
 
     A line keeps its id when a client copies it into the transcript of another session.
@@ -38,7 +38,7 @@ class Transcript:
     path: Path
     session_id: str
     project: str
-    said: tuple[Said, ...]
+    said: tuple[Message, ...]
     unread: tuple[FormatError, ...] = ()
     unknown: tuple[str, ...] = ()
 
@@ -53,9 +53,9 @@ class TranscriptConversation:
 
     agent_id: str
     is_at_rest: bool = False
-    said: list[Said] = field(default_factory=list)
+    said: list[Message] = field(default_factory=list)
     _turns: list[int] = field(default_factory=list)
-    _last: Said | None = None
+    _last: Message | None = None
     _is_final: bool = False
 
     def prompt(self, text: str, time: str, *, line_id: str | None = None, is_queued: bool = False) -> None:
@@ -65,11 +65,11 @@ class TranscriptConversation:
             self.finish()
         self._turns.append(len(self.said))
         if prompt := prompt_in(text):
-            self.said.append(Said(MemoryKind.INPUT_PROMPT, MAIN_AGENT, prompt, time, line_id=line_id))
+            self.said.append(Message(MemoryKind.INPUT_PROMPT, MAIN_AGENT, prompt, time, line_id=line_id))
 
     def answer(self, text: str, time: str, *, line_id: str | None = None, is_final: bool | None = False) -> None:
         """Note what the agent wrote. `is_final`: the agent has nothing more to do; None: the client does not tell."""
-        self._last = Said(MemoryKind.WORKING_MEMORY, self.agent_id, text, time, line_id=line_id)
+        self._last = Message(MemoryKind.WORKING_MEMORY, self.agent_id, text, time, line_id=line_id)
         self._is_final = self.is_at_rest if is_final is None else is_final
 
     def end_turn(self) -> None:
@@ -81,7 +81,7 @@ class TranscriptConversation:
         if self._is_final:
             self.finish()
         if summary := summary_in(text):
-            self.said.append(Said(MemoryKind.SESSION_CONTEXT, MAIN_AGENT, summary, time, line_id=line_id))
+            self.said.append(Message(MemoryKind.SESSION_CONTEXT, MAIN_AGENT, summary, time, line_id=line_id))
 
     def miss(self) -> None:
         """Note that something cannot be read: perhaps the answer, so that the text before it is none."""
@@ -101,12 +101,12 @@ class TranscriptConversation:
             self.said.append(replace(self._last, content=answer))
         self._last, self._is_final = None, False
 
-    def report(self, title: str | None) -> tuple[Said, ...]:
+    def report(self, title: str | None) -> tuple[Message, ...]:
         """Return the last text of a sub-agent as its report, if it is at its end and long enough."""
         last = self._last
         if last is None or not self._is_final or not (report := report_in(last.content)):
             return ()
-        return (Said(MemoryKind.REPORT, self.agent_id, report, last.time, title, last.line_id),)
+        return (Message(MemoryKind.REPORT, self.agent_id, report, last.time, title, last.line_id),)
 
 
 LEAST_REPORT, LEAST_ANSWER = 80, 200

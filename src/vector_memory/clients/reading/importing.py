@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vector_memory.clients.client import Sessions
-from vector_memory.clients.reading.conversation import Said, Transcript, hashes_as_stored, storable
+from vector_memory.clients.reading.conversation import Message, Transcript, hashes_as_stored, storable
 from vector_memory.clients.reading.lines import COMPRESSED, FormatError
 from vector_memory.clients.registry import WITH_SESSIONS
 from vector_memory.domain import MemoryKind, NewMemory
@@ -130,11 +130,11 @@ class Importer:
             self.result.unread.append(Unread(transcript.path, reason_of(transcript.unread)))
         self._store_waiting(least=BATCH)
 
-    def _is_copy(self, said: Said, session_id: str) -> bool:
+    def _is_copy(self, said: Message, session_id: str) -> bool:
         """Return whether another session has said it, and this one has only copied its line."""
         return said.line_id is not None and self._sessions_of.setdefault(said.line_id, session_id) != session_id
 
-    def _memory(self, session_id: str, project: str, said: Said) -> NewMemory:
+    def _memory(self, session_id: str, project: str, said: Message) -> NewMemory:
         """Return the memory to store for what was said. Raises ValidationError."""
         content, title = (storable(text, redacts=self._redacts) for text in (said.content, said.title or ""))
         self._replaced[content.text] = (content.count + title.count, said.content.count("\0"))

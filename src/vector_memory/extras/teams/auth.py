@@ -54,7 +54,7 @@ def unavailable(_connection: HTTPConnection, error: Exception) -> Response:
     return PlainTextResponse(f"{error}\n", 503, {"Retry-After": str(RETRY_SECONDS)})
 
 
-class Door(Unavailable, TokenVerifier):
+class TokenAuth(Unavailable, TokenVerifier):
     """Checks tokens at each call, so that a revoked one is refused at the next."""
 
     def __init__(self, tokens: Tokens, http: HttpOptions) -> None:
@@ -87,17 +87,17 @@ class Door(Unavailable, TokenVerifier):
         )
 
 
-class SignedDoor(Unavailable, RemoteAuthProvider):
+class SignedTokenAuth(Unavailable, RemoteAuthProvider):
     """Also tells clients which identity provider signs tokens (RFC 9728)."""
 
 
-def door_of(tokens: Tokens, http: HttpOptions) -> AuthProvider:
+def auth_of(tokens: Tokens, http: HttpOptions) -> AuthProvider:
     """Return the authentication, with OAuth metadata (RFC 9728) if there is an identity provider."""
-    door = Door(tokens, http)
+    checking = TokenAuth(tokens, http)
     if http.jwt_issuer is None:
-        return door
-    return SignedDoor(
-        door,
+        return checking
+    return SignedTokenAuth(
+        checking,
         authorization_servers=[AnyHttpUrl(http.jwt_issuer)],
         base_url=http.public_url or "",
         scopes_supported=list(Permission),

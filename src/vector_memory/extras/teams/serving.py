@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from vector_memory.extras.teams.audit import AuditLog
-from vector_memory.extras.teams.auth import Permissions, door_of
+from vector_memory.extras.teams.auth import Permissions, auth_of
 from vector_memory.extras.teams.metrics import Metrics, add_operations
 from vector_memory.extras.teams.namespaces import Namespaces
 from vector_memory.extras.teams.registry import Paces, Registry
@@ -39,13 +39,13 @@ def team_application(
     audit = AuditLog(folder, http.audit_key)
     audit.prepare()
     accounting = Accounting(namespaces, Paces(folder), audit, metrics)
-    door = door_of(registry.tokens, http)
+    auth = auth_of(registry.tokens, http)
     app = http_app(
         create_server(
             lambda: closing(namespaces),
             offer,
             over_http=OverHttp(
-                auth=door,
+                auth=auth,
                 middleware=[accounting, Permissions()],
                 questions=RequestStateSecurity(keys=[registry.key()], bind_principal=asked_principal),
             ),
@@ -58,7 +58,7 @@ def team_application(
         return app
     from vector_memory.extras.window.team_page import TeamPage, with_page  # noqa: PLC0415 - only a page needs it
 
-    return with_page(app, TeamPage(namespaces, accounting, door.verify_token, http, read_only=offer.read_only))
+    return with_page(app, TeamPage(namespaces, accounting, auth.verify_token, http, read_only=offer.read_only))
 
 
 def asked_principal(context: ServerRequestContext[Any, Any]) -> str:

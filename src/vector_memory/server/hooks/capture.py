@@ -21,7 +21,7 @@ from anyio.to_thread import run_sync
 from fastmcp import Context
 
 from vector_memory.clients.reading.conversation import (
-    Said,
+    Message,
     answer_in,
     hashes_as_stored,
     prompt_in,
@@ -35,8 +35,8 @@ from vector_memory.domain import MAIN_AGENT, MemoryFields, MemoryKind, NewMemory
 from vector_memory.domain.times import utc
 from vector_memory.domain.validation import MAX_IDENTIFIER, as_title
 from vector_memory.errors import VectorMemoryError, where
-from vector_memory.reading.recap import Told
-from vector_memory.server.conversation import Conversation, HeardSession, client_of, conversation_of
+from vector_memory.reading.recap import Mention
+from vector_memory.server.conversation import Conversation, KnownSession, client_of, conversation_of
 from vector_memory.server.current_store import SessionMemoryStore, current_caller, store_of_caller
 from vector_memory.server.hooks import HEARD_AT
 from vector_memory.server.turns import HOOK, SEARCH, in_worker, taken
@@ -80,14 +80,14 @@ class Event:
         """Whether what hooks report is stored."""
         return self.conversation.may_store and self.store.settings.capture
 
-    async def heard(self) -> HeardSession | None:
+    async def heard(self) -> KnownSession | None:
         """Return what the server knows of the session; None if the memory cannot be read, or not in time."""
         known = self.conversation.heard
         if self.session_id not in known:
             latest_in = partial(self.store.past.latest_in, self.session_id, self.time)
             try:
                 with fail_after(READING_SECONDS):
-                    known.setdefault(self.session_id, HeardSession(await run_sync(latest_in, abandon_on_cancel=True)))
+                    known.setdefault(self.session_id, KnownSession(await run_sync(latest_in, abandon_on_cancel=True)))
             except Exception as error:
                 log_failure("A session was not looked up", error)
         return known.get(self.session_id)
@@ -120,11 +120,11 @@ def time_in(given: Mapping[str, str]) -> str:
 
 async def keep(event: Event, kind: MemoryKind, content: str, agent_id: str = MAIN_AGENT) -> Kept:
     """Keep a text under the client's session, unless storing is off. Raises the errors of `Intake.take`."""
-    said = Said(kind, agent_id, content, event.time)
+    said = Message(kind, agent_id, content, event.time)
     return await in_worker(HOOK, take, event, said) if event.is_kept else None
 
 
-def take(event: Event, said: Said) -> Kept:
+def take(event: Event, said: Message) -> Kept:
     """Keep what was said, without secrets, and have it stored; None: nothing. Raises the errors of `Intake.take`."""
     content, title = (storable_in(event.store, text) for text in (said.content, said.title or ""))
     if not content:
@@ -175,7 +175,7 @@ _at_work: set[asyncio.Task[None]] = set()
 """Tasks that no call awaits; without a reference, the event loop would let them be collected."""
 
 
-async def begin_to_catch_up(event: Event, heard: HeardSession, *, is_answered: bool, patience: float) -> None:
+async def begin_to_catch_up(event: Event, heard: KnownSession, *, is_answered: bool, patience: float) -> None:
     """Catch up with a session once, and wait `patience` seconds at most. `is_answered`: see `catch_up`."""
     if heard.is_caught_up:
         return
@@ -186,7 +186,7 @@ async def begin_to_catch_up(event: Event, heard: HeardSession, *, is_answered: b
     await asyncio.wait([task], timeout=patience)
 
 
-async def catch_up(event: Event, heard: HeardSession, *, is_answered: bool) -> None:
+async def catch_up(event: Event, heard: KnownSession, *, is_answered: bool) -> None:
     """Store the texts of a session's transcript that are not yet memories. `is_answered`: a prompt must be in it."""
     if not event.is_kept or not event.text("transcript_path"):
         return
@@ -203,7 +203,7 @@ async def catch_up(event: Event, heard: HeardSession, *, is_answered: bool) -> N
         log_failure("The transcript of a session was not read", error)
 
 
-def missing(event: Event, heard: HeardSession) -> list[Said]:
+def missing(event: Event, heard: KnownSession) -> list[Message]:
     """Return what was said since the latest memory that the session had when the server first heard of it."""
     project = Path(event.conversation.project.folder)
     transcript = read_own(Path(event.text("transcript_path")), event.text("session_id"), project)
@@ -221,9 +221,9 @@ def missing(event: Event, heard: HeardSession) -> list[Said]:
     return [one for one in unknown_among(event, said) if one.time > since]
 
 
-def unknown_among(event: Event, said: Sequence[Said]) -> list[Said]:
+def unknown_among(event: Event, said: Sequence[Message]) -> list[Message]:
     """Return what is neither stored nor deleted, and was not reported by a hook: its times differ from the client's."""
-    memories: list[tuple[Said, NewMemory]] = []
+    memories: list[tuple[Message, NewMemory]] = []
     forms: dict[str, set[str]] = {}
     for one in said:
         if text := storable_in(event.store, one.content):
@@ -252,7 +252,7 @@ async def hear_prompt(event: Event) -> str | None:
     return told
 
 
-async def told_with(event: Event, heard: HeardSession, prompt: str) -> str | None:
+async def told_with(event: Event, heard: KnownSession, prompt: str) -> str | None:
     """Return the context for a prompt; nothing if the memory cannot be read."""
     try:
         with fail_after(READING_SECONDS):
@@ -263,11 +263,11 @@ async def told_with(event: Event, heard: HeardSession, prompt: str) -> str | Non
         return None
 
 
-def recalled(event: Event, heard: HeardSession, prompt: str) -> str | None:
+def recalled(event: Event, heard: KnownSession, prompt: str) -> str | None:
     """Return the context for a prompt. Each memory is shown once per session."""
     recall, past, known = event.store.settings.recall, event.store.past, heard.told
     is_first, heard.has_prompt = not heard.has_prompt, True
-    found: Told | None = None
+    found: Mention | None = None
     if recall is not Recall.OFF and is_first and heard.latest is None:
         found = past.recap(event.conversation.project, event.session_id)
     elif recall is Recall.ALL and len(prompt) >= LEAST_PROMPT:
@@ -297,7 +297,7 @@ async def keep_summary(event: Event) -> None:
     await store(event, MemoryKind.SESSION_CONTEXT, summary_in(event.text("compact_summary")))
 
 
-async def store(event: Event, kind: MemoryKind, content: str, agent_id: str = MAIN_AGENT) -> HeardSession | None:
+async def store(event: Event, kind: MemoryKind, content: str, agent_id: str = MAIN_AGENT) -> KnownSession | None:
     """Keep a text, and wait a moment until it is stored; return what the server knows of the session."""
     kept = await keep(event, kind, content, agent_id)
     heard = await event.heard()

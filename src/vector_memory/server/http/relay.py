@@ -49,7 +49,7 @@ from vector_memory.server.early import EarlyClient, take_standard_streams
 from vector_memory.server.fastmcp_adapter import MemoryServer, serve_streams
 from vector_memory.server.hooks import HEARD_AT, HOOKS
 from vector_memory.server.hooks.capture import outcome_in_time
-from vector_memory.server.http.remote import Remote, Sender, Speaker, call_of, heard_in
+from vector_memory.server.http.remote import Remote, RemoteClient, Sender, call_of, heard_in
 from vector_memory.server.instructions import instructions_for
 from vector_memory.server.shutdown import end_process, stop_on_signals
 from vector_memory.server.stdio import Wire
@@ -136,7 +136,7 @@ class Relay(Middleware):
         if stores and await self._must_wait():
             return await self._keep(name, arguments, context)
         try:
-            return await self._remote.call(name, arguments, self._speaker(context), context)
+            return await self._remote.call(name, arguments, self._client(context), context)
         except DatabaseError:
             if not stores:
                 raise
@@ -161,12 +161,12 @@ class Relay(Middleware):
         return ToolResult(structured_content={**Result(message=KEPT).model_dump(), "queued": True})
 
     def _call(self, name: str, arguments: dict[str, Any], context: Context | None) -> Body:
-        return call_of(name, arguments, self._speaker(context), self._redacts)
+        return call_of(name, arguments, self._client(context), self._redacts)
 
-    def _speaker(self, context: Context | None) -> Speaker:
+    def _client(self, context: Context | None) -> RemoteClient:
         """Return for whom a call is made."""
         client = context.session.client_params if context else None
-        return Speaker(client.client_info.name if client else None, self._session_id)
+        return RemoteClient(client.client_info.name if client else None, self._session_id)
 
     async def on_read_resource(
         self, context: MiddlewareContext[ReadResourceRequestParams], call_next: CallNext[Any, Any]

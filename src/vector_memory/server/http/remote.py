@@ -44,14 +44,14 @@ class BrokenCallError(DatabaseError):
     """The shared memory can be reached, but has not answered this call."""
 
 
-class Speaker(NamedTuple):
+class RemoteClient(NamedTuple):
     """For whom a call is made: the client by its name, and the session that its hooks have named."""
 
     client: str | None = None
     session_id: str | None = None
 
 
-NOBODY = Speaker()
+NOBODY = RemoteClient()
 
 
 class Remote:
@@ -67,7 +67,7 @@ class Remote:
 
     @asynccontextmanager
     async def client(
-        self, speaker: Speaker = NOBODY, *, can_ask: bool = False
+        self, speaker: RemoteClient = NOBODY, *, can_ask: bool = False
     ) -> AsyncIterator[Client[StreamableHttpTransport]]:
         """Yield a connected client. `can_ask`: the server may return questions to the user.
 
@@ -104,7 +104,7 @@ class Remote:
             raise self._error(statuses, is_connected=is_connected) from error
 
     async def call(
-        self, tool: str, arguments: dict[str, Any], speaker: Speaker = NOBODY, context: Context | None = None
+        self, tool: str, arguments: dict[str, Any], speaker: RemoteClient = NOBODY, context: Context | None = None
     ) -> ToolResult:
         """Call a tool; hand progress and questions on to the client of `context`. Raises what `client` raises."""
         asking = context is not None and can_ask(context)
@@ -204,7 +204,7 @@ class Sender:
     def __call__(self, body: Body) -> DeliveryOutcome[ToolResult]:
         """Send a call."""
         try:
-            tool, arguments, speaker = str(body["tool"]), dict(body["arguments"]), Speaker(**body["speaker"])
+            tool, arguments, speaker = str(body["tool"]), dict(body["arguments"]), RemoteClient(**body["speaker"])
         except (KeyError, TypeError, ValueError):
             return DeliveryOutcome(Verdict.REFUSED, "It is not a call.")
         with self._lock:
@@ -224,7 +224,7 @@ class Sender:
             if self._sending is not None:
                 self._sending.cancel()
 
-    async def _sent(self, tool: str, arguments: dict[str, Any], speaker: Speaker) -> DeliveryOutcome[ToolResult]:
+    async def _sent(self, tool: str, arguments: dict[str, Any], speaker: RemoteClient) -> DeliveryOutcome[ToolResult]:
         try:
             answer = await self._remote.call(tool, arguments, speaker)
         except (BrokenCallError, MCPError) as error:
@@ -240,7 +240,7 @@ class Sender:
         return failure(str(code), str(body.get("message") or f"The shared memory has failed ({code})."))
 
 
-def call_of(tool: str, arguments: Mapping[str, Any], speaker: Speaker, redacts: Redact) -> Body:
+def call_of(tool: str, arguments: Mapping[str, Any], speaker: RemoteClient, redacts: Redact) -> Body:
     """Return a call as it may be written to the disk: without secrets, as `redacts` says.
 
     Raises ValidationError for a name with a secret, unless a hook reports it: nobody could send another.

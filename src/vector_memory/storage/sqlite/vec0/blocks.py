@@ -50,7 +50,7 @@ SLOTS = """
 """
 
 
-class Placed(NamedTuple):
+class Positioned(NamedTuple):
     """Vectors, and the positions of some of them, with the number that belongs to each of these."""
 
     numbers: NDArray[np.int64]
@@ -69,7 +69,7 @@ def read_vectors(
 
 def read_selected(
     connection: apsw.Connection, table: str, dimensions: int, select: str, parameters: Mapping[str, Any]
-) -> Placed:
+) -> Positioned:
     """Return the vectors of the rows that a query names: it returns their ids as `id`, and a `number` for each.
 
     Where vectors are neighbours, as those of a session, whole blocks are read: in a tenth of the time that asking vec0
@@ -87,15 +87,15 @@ def read_selected(
     except ValueError:
         raise DamagedError(DAMAGED_VECTORS) from None
     if not count:
-        return Placed(numbers, blocks, np.empty((0, dimensions), np.float32))
+        return Positioned(numbers, blocks, np.empty((0, dimensions), np.float32))
     if {len(numbers), len(blocks), len(offsets)} != {count} or offsets.min() < 0 or offsets.max() >= PARTITION_ROWS:
         raise DamagedError(DAMAGED_VECTORS)
     known, positions = np.unique(blocks, return_inverse=True)
     if len(blocks) < FEW_IN_BLOCK * len(known):
-        return Placed(numbers, np.arange(len(blocks)), _scattered(connection, table, dimensions, blocks, offsets))
+        return Positioned(numbers, np.arange(len(blocks)), _scattered(connection, table, dimensions, blocks, offsets))
     vectors = np.empty((len(known), PARTITION_ROWS, dimensions), np.float32)
     read_blocks(connection, f"{table}_vector_chunks00", "vectors", known.tolist(), vectors)
-    return Placed(numbers, positions * PARTITION_ROWS + offsets, vectors.reshape(-1, dimensions))
+    return Positioned(numbers, positions * PARTITION_ROWS + offsets, vectors.reshape(-1, dimensions))
 
 
 def read_blocks(
