@@ -180,10 +180,10 @@ def weighed(found: SearchHits, question: Question) -> list[Hit]:
     answered, others = gated(found, question, levels)
     if best_of(levels[:CANDIDATES]) != "strong":  # how many more were found does not change the best match
         levels = ["related" if level == "strong" else level for level in levels]
-    least = (
-        LOWEST_SHARE * max((hit.score for hit in found.hits), default=0.0) if question.calibration.tells_weak else 0.0
-    )
-    kept = {place for place, hit in enumerate(found.hits) if levels[place] != "weak" and hit.score >= least}
+    kept = set(range(len(levels)))
+    if question.calibration.tells_weak:
+        least = LOWEST_SHARE * max((hit.score for hit in found.hits), default=0.0)
+        kept = {place for place, hit in enumerate(found.hits) if levels[place] != "weak" and hit.score >= least}
     if question.calibration.tells_weak and len(levels) > FOREGROUND:
         kept = standing_out(found.hits, found.compared)
         if "strong" not in {levels[place] for place in kept}:
