@@ -25,7 +25,7 @@ from vector_memory.answers.models import Result
 from vector_memory.domain import Fingerprint, MemoryKind, Page, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError, ValidationError
-from vector_memory.search.explain import Asked
+from vector_memory.search.explain import ExplainRequest
 from vector_memory.settings import Settings
 from vector_memory.storage import postings
 from vector_memory.storage.sqlite.database import Connection, Database
@@ -353,7 +353,7 @@ def test_a_trace_says_what_superseded_a_memory_or_that_it_was_not_current_then(
     old, new = pair
 
     def why(as_of: str | None) -> str:
-        asked = Asked(Page(), "chunk", old)
+        asked = ExplainRequest(Page(), "chunk", old)
         return str(store.explaining.explain(QUERY, reports(as_of), asked)["memory"].get("why", ""))
 
     assert f"superseded by {new}" in why(None)

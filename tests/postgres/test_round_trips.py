@@ -21,7 +21,7 @@ from vector_memory.reading.documents import AccessRecorder
 from vector_memory.search.question import Question
 from vector_memory.search.rank import Ranking, ScopeData
 from vector_memory.settings import Settings
-from vector_memory.storage.connection import Asked, Steps, value_of
+from vector_memory.storage.connection import Query, Steps, value_of
 from vector_memory.storage.postings import buckets_of
 from vector_memory.store import SessionMemoryStore
 
@@ -81,8 +81,8 @@ def test_reads_together_take_as_many_round_trips_as_the_one_with_most_steps(
     storage: PostgresStorage, trips: Callable[[], int]
 ) -> None:
     def twice(number: int) -> Steps[int]:
-        (first,) = yield Asked(value_of, "select cast(%(number)s as bigint) as n", {"number": number})
-        (second,) = yield Asked(value_of, "select cast(%(number)s as bigint) + 1 as n", {"number": first})
+        (first,) = yield Query(value_of, "select cast(%(number)s as bigint) as n", {"number": number})
+        (second,) = yield Query(value_of, "select cast(%(number)s as bigint) + 1 as n", {"number": first})
         return int(second)
 
     trips()

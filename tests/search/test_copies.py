@@ -16,7 +16,7 @@ from paging import pages
 from search.test_exact import open_store
 from vector_memory.answers.forms import FORM, FULL
 from vector_memory.domain import LINES, Page, Scope
-from vector_memory.search.explain import Asked
+from vector_memory.search.explain import ExplainRequest
 from vector_memory.server.lean import LeanForm, lean
 from vector_memory.store import SessionMemoryStore
 
@@ -153,7 +153,7 @@ def test_a_lean_answer_names_the_copies_of_all_parts_of_a_memory(store: SessionM
 def test_a_trace_says_under_which_memory_a_copy_stands(store: SessionMemoryStore) -> None:
     keep(store, FIRST, FIRST, FIRST.replace("CSV", "JSON"))
     for grain in ("chunk", "section", "document"):
-        trace = store.explaining.explain(QUESTION, REPORTS, Asked(Page(), grain, 1))
+        trace = store.explaining.explain(QUESTION, REPORTS, ExplainRequest(Page(), grain, 1))
         assert "under memory 2, which says the same, on this page" in trace["memory"]["why"]
         assert {one["fate"] for one in trace["candidates"] if one["memory_id"] != 1} == {"on this page"}
 

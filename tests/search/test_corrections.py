@@ -10,7 +10,7 @@ from vector_memory.answers.forms import FORM, FULL
 from vector_memory.answers.models import ChangesResult, CoarseSearchResult, FineSearchResult, MediumSearchResult
 from vector_memory.domain import LINES, Page, Scope
 from vector_memory.reading.recap import mentioned
-from vector_memory.search.explain import Asked
+from vector_memory.search.explain import ExplainRequest
 from vector_memory.server.lean import LeanForm
 from vector_memory.storage.records import Later
 from vector_memory.store import SessionMemoryStore
@@ -120,7 +120,7 @@ def test_of_a_fact_that_was_corrected_several_times_the_newest_is_given(tmp_path
 
 def test_a_trace_knows_what_is_on_the_page(store: SessionMemoryStore) -> None:
     given = [hit.memory_id for hit in store.search_chunks(QUESTION, IN_SESSION).results]
-    trace = store.explaining.explain(QUESTION, IN_SESSION, Asked(Page(), "chunk"))
+    trace = store.explaining.explain(QUESTION, IN_SESSION, ExplainRequest(Page(), "chunk"))
     assert [one["memory_id"] for one in trace["candidates"] if one["fate"] == "on this page"] == given
 
 

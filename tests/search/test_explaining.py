@@ -13,7 +13,7 @@ from search.test_exact import fill, open_store
 from vector_memory.domain import Page, Scope, SearchMode
 from vector_memory.search import explain as explaining
 from vector_memory.search import retrieval
-from vector_memory.search.explain import Asked
+from vector_memory.search.explain import ExplainRequest
 from vector_memory.storage.scoring import VECTOR_WEIGHT
 from vector_memory.store import SessionMemoryStore
 
@@ -35,7 +35,7 @@ def explained(
 ) -> dict[str, Any]:
     mode, memory_id = more.get("mode"), more.get("memory_id")
     page = Page(limit=limit, offset=more.get("offset", 0))
-    asked = Asked(page, more.get("grain", "chunk"), memory_id, more.get("shown"))
+    asked = ExplainRequest(page, more.get("grain", "chunk"), memory_id, more.get("shown"))
     return store.explaining.explain(query, scope, asked, mode)
 
 

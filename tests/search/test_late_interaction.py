@@ -17,7 +17,7 @@ from search.test_exact import WORDS
 from vector_memory.domain import MemoryKind, Page, Scope, SearchMode
 from vector_memory.embedding.embedder import Encoded, EncodedQuestion
 from vector_memory.embedding.token_states import compare, of_question, packed
-from vector_memory.search.explain import Asked
+from vector_memory.search.explain import ExplainRequest
 from vector_memory.search.rank import FUSED_DECIMALS
 from vector_memory.settings import Settings
 from vector_memory.storage.scoring import LATE_UNITS, LATE_WEIGHT
@@ -150,7 +150,7 @@ def test_documents_rank_by_the_best_of_their_chunks(store: SessionMemoryStore, q
 
 
 def test_a_trace_tells_the_late_score_and_the_cosine_and_the_words_that_make_a_score(store: SessionMemoryStore) -> None:
-    trace = store.explaining.explain("a b c", REPORTS, Asked(Page(limit=30)), None)
+    trace = store.explaining.explain("a b c", REPORTS, ExplainRequest(Page(limit=30)), None)
     assert trace["compared"] == "0.7 x (0.68 x cosine + 0.32 x words) + 0.3 x late"
     for one in trace["candidates"]:
         fused = 0.68 * one["cosine"] + 0.32 * one["words"]
@@ -179,14 +179,14 @@ def test_a_trace_says_why_a_scope_was_not_compared_token_by_token(own: Path | st
 
 
 def explained(store: SessionMemoryStore, scope: Scope) -> str:
-    return str(store.explaining.explain("a b c", scope, Asked(Page(limit=1)), None)["compared"])
+    return str(store.explaining.explain("a b c", scope, ExplainRequest(Page(limit=1)), None)["compared"])
 
 
 @pytest.mark.parametrize("mode", [SearchMode.KEYWORD, SearchMode.VECTOR])
 def test_words_alone_are_not_compared_token_by_token_but_meaning_alone_is(
     store: SessionMemoryStore, mode: SearchMode
 ) -> None:
-    trace = store.explaining.explain("a b c", REPORTS, Asked(Page(limit=1)), mode)
+    trace = store.explaining.explain("a b c", REPORTS, ExplainRequest(Page(limit=1)), mode)
     assert (trace["candidates"][0]["late"] is None) == (mode is SearchMode.KEYWORD)
 
 

@@ -10,7 +10,7 @@ from engines import execute
 from search.test_exact import open_store
 from vector_memory.domain import Page, Scope, SearchMode
 from vector_memory.errors import DatabaseLockError
-from vector_memory.search.explain import Asked
+from vector_memory.search.explain import ExplainRequest
 from vector_memory.storage.queries.keywords import KeywordIndex
 from vector_memory.storage.write_lock import LOCK_ADVICE
 from vector_memory.store import SessionMemoryStore
@@ -90,7 +90,7 @@ def test_a_question_whose_words_are_in_the_text_and_the_headings_is_answered_wit
 
 
 def test_a_trace_tells_which_words_only_the_title_or_the_headings_have(store: SessionMemoryStore) -> None:
-    trace = store.explaining.explain("incident lock hour", Scope("report"), Asked(Page(limit=20)))
+    trace = store.explaining.explain("incident lock hour", Scope("report"), ExplainRequest(Page(limit=20)))
     [told] = [one for one in trace["candidates"] if one["memory_id"] == 1 and "hour" in one["has"]]
     assert (told["has"], told["in_headings"], told["lacks"]) == (["incid", "lock", "hour"], ["incid"], [])
 

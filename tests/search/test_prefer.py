@@ -11,7 +11,7 @@ from search.test_corrections import CORRECTION, FACT, IN_SESSION, OTHERS, QUESTI
 from vector_memory.answers.forms import FORM, FULL
 from vector_memory.domain import Page, Scope
 from vector_memory.errors import ValidationError
-from vector_memory.search.explain import Asked
+from vector_memory.search.explain import ExplainRequest
 from vector_memory.search.judge import latest_first
 from vector_memory.search.rank import Hit
 from vector_memory.server.lean import LeanForm
@@ -79,7 +79,9 @@ def test_the_pages_of_the_latest_have_every_result_once(store: SessionMemoryStor
 
 
 def test_a_trace_knows_which_place_the_latest_has(store: SessionMemoryStore) -> None:
-    assert store.explaining.explain(QUESTION, IN_SESSION, Asked(latest(limit=1), "chunk", 16))["memory"]["found"]
+    assert store.explaining.explain(QUESTION, IN_SESSION, ExplainRequest(latest(limit=1), "chunk", 16))["memory"][
+        "found"
+    ]
 
 
 def test_recent_documents_and_an_unknown_preference(store: SessionMemoryStore) -> None:

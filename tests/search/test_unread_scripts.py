@@ -9,7 +9,7 @@ import pytest
 
 from vector_memory.domain import Page, Scope
 from vector_memory.files.memory import FileMemory
-from vector_memory.search.explain import Asked
+from vector_memory.search.explain import ExplainRequest
 from vector_memory.search.question import UNREAD
 from vector_memory.store import SessionMemoryStore
 from waiting import PATIENCE
@@ -124,7 +124,7 @@ def test_no_answer_matches_strongly_that_has_few_of_the_words(store: SessionMemo
 def test_the_words_of_a_question_that_is_read_in_part_weigh_more(store: SessionMemoryStore) -> None:
     question = "configure replication 数据库备份"
     store.store_memory("working_memory", question, session_id="s")
-    trace = store.explaining.explain(question, Scope("working_memory", session_id="s"), Asked(Page()))
+    trace = store.explaining.explain(question, Scope("working_memory", session_id="s"), ExplainRequest(Page()))
     assert "the model cannot read all of the question" in str(trace)
 
 

@@ -39,7 +39,7 @@ from vector_memory.errors import ValidationError
 from vector_memory.search.copies import (
     RUN,
     MatchedSection,
-    Said,
+    Wording,
     copies_in,
     folded,
     names_of,
@@ -107,7 +107,7 @@ class Stored(NamedTuple):
     sources: Mapping[int, Any]
 
 
-class Looked(NamedTuple):
+class RankedPage(NamedTuple):
     """What was found for a page, and what is to be said of it.
 
     `more`: further results follow. `left_out`: how many weak ones the page does not show. `cursors`: of a list, those
@@ -155,7 +155,7 @@ class Grain(Generic[J]):
     grouped: Callable[[Retrieval, Sequence[Hit]], Sequence[J]]
     about: Callable[[J, Origin], tuple[object, ...]]
     shown: Callable[[J, Stored, LaterFields], Any]
-    said: Callable[[J, Stored], Said | None]
+    said: Callable[[J, Stored], Wording | None]
     is_short: Callable[[J, Stored], bool] = lambda *_: False
     parts: Callable[[Page], int] | None = None
     memories: bool = False
@@ -200,7 +200,7 @@ def copies_of(
     `origins`: those of memories that are known. `ahead`: what was read of texts.
     """
 
-    def said(run: Sequence[Any]) -> list[Said | None]:
+    def said(run: Sequence[Any]) -> list[Wording | None]:
         known = origins_of(reader, [one.memory_id for one in run], origins)
         alike = suspects(run, lambda one: grain.about(one, known[one.memory_id]))
         if grain.has_chunks:
@@ -282,7 +282,7 @@ class Search:
             looked = self._best(COARSE, query, scope, page, mode)
         return self._with_memories(CoarseSearchResult, looked, scope, page, query)
 
-    def _look_up(self, scope: Scope, page: Page, *, latest_first: bool = True, note: str | None = None) -> Looked:
+    def _look_up(self, scope: Scope, page: Page, *, latest_first: bool = True, note: str | None = None) -> RankedPage:
         order: Order = "newest" if latest_first else "oldest"
         listing = listing_of(scope, order)
         with self._timer.time(f"search_coarse_{scope.kind}"), self._storage.read() as reader:
@@ -297,11 +297,11 @@ class Search:
         said = Judgement(notes=(*notes, *filter(None, [note])))
         listed, more = with_notes(found, observations), len(memories) > page.limit
         cursors = [cursor_after(memory, listing) for memory in memories]
-        return Looked(listed, said, more=more, superseded=superseded, cursors=cursors)
+        return RankedPage(listed, said, more=more, superseded=superseded, cursors=cursors)
 
     def _best(
         self, grain: Grain[Any], query: str, scope: Scope, page: Page, mode: SearchMode | None, neighbours: int = 0
-    ) -> Looked:
+    ) -> RankedPage:
         """Find the results of a grain that match the query best, for a page."""
         if page.cursor is not None:
             raise ValidationError(NO_LIST)
@@ -334,9 +334,9 @@ class Search:
             shown = form.cut_hits(shown, retrieval.question.terms or (), sources, page)
         short = {one.memory_id for one in matches if one.memory_id in around and grain.is_short(one, stored)}
         around = {number: around[number] for number in short}
-        return Looked(with_notes(shown, observations), judgement, around, more, left_out, superseded)
+        return RankedPage(with_notes(shown, observations), judgement, around, more, left_out, superseded)
 
-    def _with_hits(self, kind: type[H], looked: Looked, page: Page) -> H:
+    def _with_hits(self, kind: type[H], looked: RankedPage, page: Page) -> H:
         """Return an answer with chunks or sections."""
         found, around = looked.found, looked.neighbours
         noun, read_with, omitted = HITS[kind]
@@ -353,7 +353,7 @@ class Search:
     def _with_memories(
         self,
         kind: type[A],
-        looked: Looked,
+        looked: RankedPage,
         scope: Scope,
         page: Page,
         query: str | None = None,
@@ -431,7 +431,7 @@ def found_chunk(hit: Hit, stored: Stored, later: LaterFields) -> FoundChunk:
     )
 
 
-def chunk_said(hit: Hit, stored: Stored) -> Said | None:
+def chunk_said(hit: Hit, stored: Stored) -> Wording | None:
     """Return what a chunk says; None if it is too long."""
     chunk = stored.chunks[hit.id].chunk
     return said_in(stored.sources[hit.memory_id], chunk.text, chunk.headings)
@@ -464,7 +464,7 @@ def sections_among(retrieval: Retrieval, hits: Sequence[Hit]) -> list[MatchedSec
     return rank_sections(sections_of(sorted(chunks, key=lambda chunk: chunk.memory_id)), hits)
 
 
-def section_said(match: MatchedSection, stored: Stored) -> Said | None:
+def section_said(match: MatchedSection, stored: Stored) -> Wording | None:
     """Return what a section says; None if it is too long."""
     section, memory = match.section, stored.sources[match.memory_id]
     return said_in(memory, memory.content[section.start : section.end], section.headings)

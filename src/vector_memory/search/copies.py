@@ -44,7 +44,7 @@ ARTICLES = {"a", "an", "the"}
 
 
 @dataclass(frozen=True)
-class Said:
+class Wording:
     """What a text says. `names`: what it is about, its title and headings; `order`: sorts texts as they were stored."""
 
     memory_id: int
@@ -52,7 +52,7 @@ class Said:
     names: tuple[object, ...]
     text: str
 
-    def is_said_by(self, newer: "Said") -> bool:
+    def is_repeated_by(self, newer: "Wording") -> bool:
         """Return whether another memory says all of this, in this order, and not much else."""
         if self.memory_id == newer.memory_id or self.names != newer.names:
             return False
@@ -81,10 +81,10 @@ class Said:
         return len(self.text.split())
 
 
-def said_in(source: Origin, text: str, headings: Iterable[str] = ()) -> Said | None:
+def said_in(source: Origin, text: str, headings: Iterable[str] = ()) -> Wording | None:
     """Return what a part of a memory says, or with all its text the memory; None if it is too long."""
     names, order = (*names_of(source), *map(_sentence, headings)), (source.turn, source.created_at, source.id)
-    return None if len(text) > MOST_CHARACTERS else Said(source.id, order, names, text)
+    return None if len(text) > MOST_CHARACTERS else Wording(source.id, order, names, text)
 
 
 def names_of(source: Origin) -> tuple[object, ...]:
@@ -102,18 +102,18 @@ def _sentence(text: str) -> str:
 def repeats(newer: Memory, older: Memory) -> bool:
     """Return whether a memory says all that an older one says, and not much else."""
     said, before = (said_in(one, one.content) for one in (newer, older))
-    return said is not None and before is not None and before.is_said_by(said)
+    return said is not None and before is not None and before.is_repeated_by(said)
 
 
-def copies_among(said: Sequence[Said | None]) -> dict[int, int]:
+def copies_among(said: Sequence[Wording | None]) -> dict[int, int]:
     """Return for each place whose text a newer one says, too, the place of that one. None: a text that none repeats."""
     newest_first = sorted(
         ((place, one) for place, one in enumerate(said) if one), key=lambda each: each[1].order, reverse=True
     )
-    leading: list[tuple[int, Said]] = []
+    leading: list[tuple[int, Wording]] = []
     copies = {}
     for place, one in newest_first:
-        newer = [number for number, other in leading if one.is_said_by(other)]
+        newer = [number for number, other in leading if one.is_repeated_by(other)]
         if newer:
             copies[place] = newer[0]
         else:
@@ -126,7 +126,9 @@ def whole_runs(count: int) -> int:
     return -(-count // RUN) * RUN
 
 
-def copies_in(found: Sequence[J], needed: int, said: Callable[[Sequence[J]], Sequence[Said | None]]) -> dict[int, int]:
+def copies_in(
+    found: Sequence[J], needed: int, said: Callable[[Sequence[J]], Sequence[Wording | None]]
+) -> dict[int, int]:
     """Return the places of copies, and those of the results that say the same, as far as so many results need it."""
     copies: dict[int, int] = {}
     for start in range(0, len(found), RUN):

@@ -27,7 +27,7 @@ SHOWN = 10
 Trace = dict[str, Any]
 
 
-class Asked(NamedTuple):
+class ExplainRequest(NamedTuple):
     """What a trace explains: a page of results of one size, and the memory that somebody misses there.
 
     `shown`: the places of the results that the page shows, where it shows those of several searches; None: all.
@@ -107,7 +107,7 @@ class Explaining:
         with self._storage.read() as reader:
             self._retriever.require_comparable(reader)
 
-    def explain(self, query: str | None, scope: Scope, asked: Asked, mode: SearchMode | None = None) -> Trace:
+    def explain(self, query: str | None, scope: Scope, asked: ExplainRequest, mode: SearchMode | None = None) -> Trace:
         """Return the query's words, the filters, and the candidates; of a memory, why it was not found.
 
         A candidate has its rank, id and memory_id, score, cosine (None: not compared), share of the words (`words`),
@@ -134,7 +134,7 @@ class Explaining:
             return told if number is None else told | {"memory": why(retrieval.reader, scope, ranking, number)}
 
 
-def ranking_of(retrieval: Retrieval, asked: Asked, *, folds: bool) -> RankedUnits:
+def ranking_of(retrieval: Retrieval, asked: ExplainRequest, *, folds: bool) -> RankedUnits:
     """Rank all units of a scope, and find their places among the results. Raises ValidationError."""
     found, kind, most = retrieval.everything(), retrieval.scope.kind, chunks_for(asked.page)
     hits = judged(found, retrieval.question)

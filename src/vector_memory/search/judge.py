@@ -90,7 +90,7 @@ class Judged(Protocol):
 J = TypeVar("J", bound=Judged)
 
 
-class Shown(NamedTuple, Generic[J]):
+class PageResults(NamedTuple, Generic[J]):
     """What a page shows of results. `left_out`: how many weak ones it leaves out; `more` follow."""
 
     results: Sequence[J]
@@ -98,16 +98,16 @@ class Shown(NamedTuple, Generic[J]):
     more: bool
 
 
-def on_page(found: Sequence[J], page: Page, questions: int = 1) -> Shown[J]:
+def on_page(found: Sequence[J], page: Page, questions: int = 1) -> PageResults[J]:
     """Return what a page shows of the results of so many questions."""
     if page.is_part:
-        return Shown(found[: page.end], 0, more=False)
+        return PageResults(found[: page.end], 0, more=False)
     places, kept = arranged(found, page, questions)
     results, more = found[places.start : places.stop], places.stop < len(found)
     if page.offset >= max(1, kept):
-        return Shown(results, 0, more)
+        return PageResults(results, 0, more)
     left_out = max(0, min(page.end, len(found)) - kept) if places.stop in (page.end, kept) else 0
-    return Shown(results, left_out, more)
+    return PageResults(results, left_out, more)
 
 
 def arranged(found: Sequence[J], page: Page, questions: int = 1) -> tuple[range, int]:

@@ -437,7 +437,7 @@ class Ranking:
     def _likeliest_cosines(self, query: Vectors, limit: int, weight: float) -> tuple[NDArray[np.float64], bool]:
         """Return the cosines of the likeliest passages by entry, and whether there are no others."""
         if (limit, weight) not in self._likely:
-            worth = WordsWorth(self.units, self._words, weight)
+            worth = WordWeights(self.units, self._words, weight)
             found = self._source.likeliest(self._scope, query, worth, limit, self._method.newest)
             entries = self.units.entries_of(found.unit_ids)
             there = entries != OUTSIDE  # pgvector also finds memories that are left out
@@ -492,7 +492,7 @@ class Ranking:
         """Return the likeliest of the newest passages."""
         if self._question.vector is None or not self.units.inside.any():
             return None
-        worth = WordsWorth(self.units, self._words, self._question.weight, self._besides)
+        worth = WordWeights(self.units, self._words, self._question.weight, self._besides)
         likeliest = self._source.likeliest.steps
         return (yield from likeliest(self._scope, self._question.vector, worth, MOST_COMPARED, PROBED))
 
@@ -524,8 +524,8 @@ class Goal(NamedTuple):
     memories: bool = False
 
 
-class WordsWorth:
-    """What passages gain by their words, in terms of cosines: `storage.queries.candidates.Worth`."""
+class WordWeights:
+    """What passages gain by their words, in terms of cosines: `storage.queries.candidates.Weights`."""
 
     def __init__(self, units: Units, words: WordScores | None, weight: float, left_out: Sequence[int] = ()) -> None:
         self.left_out = left_out

@@ -33,7 +33,7 @@ UNLIMITED = 1 << 62
 """For `limit`, if there is none."""
 
 
-class Asked(NamedTuple):
+class Query(NamedTuple):
     """A query, and what makes a value of each row from its columns."""
 
     make: Callable[..., Any]
@@ -100,7 +100,7 @@ class Connection(ABC):
         """Run a query and return the first column of every row."""
 
     @abstractmethod
-    def batch(self, *asked: Asked) -> list[list[Any]]:
+    def batch(self, *asked: Query) -> list[list[Any]]:
         """Run several queries, in one round trip if the engine can, and return for each what `fetch` returns."""
 
     @abstractmethod
@@ -119,13 +119,13 @@ class Connection(ABC):
 # with `read` is a generator: it yields each query and is sent the rows. Called, it reads at once;
 # `reader.method.steps(...)` is the read as a value, for `Reader.together`.
 
-Steps = Generator[Asked | None, Any, R_co]
+Steps = Generator[Query | None, Any, R_co]
 """A read: it yields queries, is sent their rows, and returns the result. It yields None to wait for a round trip."""
 
 
 def ask(make: Callable[..., T], sql: str, parameters: Parameters = NOTHING) -> Steps[list[T]]:
     """Read `make(**columns)` of each row of a query."""
-    rows: list[T] = yield Asked(make, sql, parameters)
+    rows: list[T] = yield Query(make, sql, parameters)
     return rows
 
 
@@ -185,7 +185,7 @@ class Queries:
         results: list[Any] = [None] * len(reads)
         rows: dict[int, list[Any] | None] = dict.fromkeys(range(len(reads)))
         while rows:
-            asked: dict[int, Asked | None] = {}
+            asked: dict[int, Query | None] = {}
             for place, answer in rows.items():
                 try:
                     asked[place] = reads[place].send(answer)

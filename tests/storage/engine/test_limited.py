@@ -16,7 +16,7 @@ import pytest
 from engine_memories import MODEL, add, content_hash, derived, new_memory, unit_vector
 from vector_memory.domain import STORED, MemoryKind, Project, Scope
 from vector_memory.errors import AccessDeniedError, NotFoundError
-from vector_memory.search.rank import WordsWorth
+from vector_memory.search.rank import WordWeights
 from vector_memory.storage.base import Reader, Storage, WholeMemory
 from vector_memory.storage.connection import BoundRead, Queries
 from vector_memory.storage.queries.candidates import IndexedScope
@@ -114,7 +114,7 @@ def arguments(reader: Reader, limited: Reader, ids: dict[str, list[int]]) -> dic
         "cursor": Cursor(0), "owner": "x", "new": new,
         "content_hash": content_hash(new), "hashes": [content_hash(new)], "agent_id": "seen", "session_iter": 1,
         "task_code": None, "memory": memory, "query": unit_vector("x"), "queries": unit_vector("x"),
-        "worth": WordsWorth(units, None, 1.0),
+        "worth": WordWeights(units, None, 1.0),
         "fingerprint": MODEL, "block_id": 1, "words": derived(new).words, "lease": Lease("x", 4e9), "now": "2027",
         "source": "x", "last_copied": 1, "lifetimes": Lifetimes([], []), "tags": ["x"],
         "blocks": reader.upkeep.portions.blocks(0, 1),

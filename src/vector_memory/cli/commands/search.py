@@ -25,7 +25,7 @@ from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError
 from vector_memory.search.across import Answer, Found
 from vector_memory.search.answer import GrainName
-from vector_memory.search.explain import Asked, Trace
+from vector_memory.search.explain import ExplainRequest, Trace
 from vector_memory.search.messages import NO_CLOSE_MATCH, somewhere_else
 from vector_memory.settings import MAX_RESPONSE_TOKENS
 from vector_memory.store import SessionMemoryStore
@@ -119,7 +119,7 @@ class Search:
             shown = self._shown.get(scope.kind)
             asked = page if shown is None else replace(page, limit=page.end, offset=0)
             trace = self._store.explaining.explain(
-                self._query, scope, Asked(asked, self._grain, missed, shown), self._mode
+                self._query, scope, ExplainRequest(asked, self._grain, missed, shown), self._mode
             )
             if trace["candidates"] or "memory" in trace:
                 yield trace

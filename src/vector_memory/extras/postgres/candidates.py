@@ -9,9 +9,9 @@ from vector_memory.domain import TRAITS, Scope
 from vector_memory.extras.postgres import approximate
 from vector_memory.extras.postgres.statement import as_numbers, as_vectors
 from vector_memory.extras.postgres.transactions import PostgresConnection
-from vector_memory.storage.connection import Asked, Steps, read
+from vector_memory.storage.connection import Query, Steps, read
 from vector_memory.storage.postings import BUCKETS
-from vector_memory.storage.queries.candidates import Candidates, ComparedPassages, Likely, Worth
+from vector_memory.storage.queries.candidates import Candidates, ComparedPassages, Likely, Weights
 from vector_memory.storage.queries.filters import CONDITIONS, LIFETIMES, Filter, parameters_of
 from vector_memory.storage.scoring import Numbers, Vectors, rounded
 
@@ -107,7 +107,7 @@ class PostgresCandidates(Candidates):
             ) compared
         """
         parameters = condition.parameters | {"query": query, "limit": limit}
-        ((units, distances),) = yield Asked(Distances, sql, parameters)
+        ((units, distances),) = yield Query(Distances, sql, parameters)
         # For unit vectors |a - b|^2 = 2 - 2ab.
         near = 1 - np.square(np.frombuffer(distances or b"", ">f8").astype(np.float64)) / 2
         return ComparedPassages(as_numbers(units), rounded(near))
@@ -126,7 +126,7 @@ class PostgresCandidates(Candidates):
 
     @read
     def likeliest(
-        self, scope: Scope, query: Vectors, worth: Worth, limit: int, newest: int | None = None
+        self, scope: Scope, query: Vectors, worth: Weights, limit: int, newest: int | None = None
     ) -> Steps[Likely]:
         """Return the nearest passages, and those of the units that gain most from their words.
 
@@ -187,6 +187,6 @@ def nearest(
             select coalesce(p.chunk_id, p.memory_id) as unit, p.embedding from memory_passages p {condition.sql}
             order by (p.embedding <-> %(query)s::real[]::vector) + 0, p.id limit %(k)s
         """
-        rows = yield Asked(UnitVector, sql, condition.parameters | {"query": query, "k": k})
+        rows = yield Query(UnitVector, sql, condition.parameters | {"query": query, "k": k})
     units, sent = zip(*rows, strict=True) if rows else ((), ())
     return np.array(units, np.int64), as_vectors(sent, len(query)), is_exact

@@ -10,7 +10,7 @@ from vector_memory.extras.postgres.statement import Cursor, Statement, rows_of
 from vector_memory.extras.postgres.transaction_header import State
 from vector_memory.storage import connection
 from vector_memory.storage.cancellation import require_wanted
-from vector_memory.storage.connection import NOTHING, Asked, Parameters, Steps, read
+from vector_memory.storage.connection import NOTHING, Parameters, Query, Steps, read
 from vector_memory.storage.queries.insert import Numbered
 from vector_memory.storage.queries.passages import LACKING, MODELS, Lacking, Model, Passage, model_from_row
 from vector_memory.storage.queries.pending import PendingQueries
@@ -80,7 +80,7 @@ class PostgresConnection(connection.Connection):
         """Run a query and return the first column of every row."""
         return [row[0] for row in self._execute(sql, parameters).fetchall()]
 
-    def batch(self, *asked: Asked) -> list[list[Any]]:
+    def batch(self, *asked: Query) -> list[list[Any]]:
         """Run several queries in one round trip. Raises CancelledCallError if nobody waits for their results."""
         if not asked:
             return []

@@ -33,7 +33,7 @@ from vector_memory.extras.window.report.rendering import render
 from vector_memory.files.memory import ListedFile
 from vector_memory.search.across import Found
 from vector_memory.search.answer import GrainName
-from vector_memory.search.explain import Asked, Trace
+from vector_memory.search.explain import ExplainRequest, Trace
 from vector_memory.server.app import create_server
 from vector_memory.server.tools import offered
 from vector_memory.settings import Answers, ServerOptions, Toolset
@@ -200,7 +200,7 @@ class Api:
         explained = stored if stored in [one.kind for one in scopes] else scopes[0].kind
         for one in scopes:
             wanted = missed if one.kind == explained else None
-            asked = Asked(Page(limit=FOUND), grain, wanted)
+            asked = ExplainRequest(Page(limit=FOUND), grain, wanted)
             trace = self._store.explaining.explain(query, one, asked, mode)
             if trace["candidates"] or "memory" in trace:
                 traces.append(trace)

@@ -277,13 +277,13 @@ def traced(
     """
     if explain is None:
         return search(page)
-    from vector_memory.search.explain import Asked, fitting  # noqa: PLC0415 - needs numpy
+    from vector_memory.search.explain import ExplainRequest, fitting  # noqa: PLC0415 - needs numpy
 
     if query is not None and not isinstance(query, str):
         raise ValidationError("A trace is about one question: send query alone with explain.")
     memory_id = None if explain == EVERYTHING else explained_memory(explain)
     compared = None if SearchOrder.of(order) is SearchOrder.RECENT else query
-    trace = store.explaining.explain(compared, scope, Asked(page, grain, memory_id), SearchMode.of(mode))
+    trace = store.explaining.explain(compared, scope, ExplainRequest(page, grain, memory_id), SearchMode.of(mode))
     tokens = min(page.max_tokens or LARGEST, store.settings.max_response_tokens)
     fitted = fitting(trace, min(tokens // 2, tokens - MIN_TOKENS) * BYTES_PER_TOKEN)
     if fitted is None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import Scope
-from vector_memory.storage.connection import Asked, Connection, Queries, Steps, ask, read, value_of
+from vector_memory.storage.connection import Connection, Queries, Query, Steps, ask, read, value_of
 from vector_memory.storage.postings import PostingRows, Units, units_in
 from vector_memory.storage.queries.filters import HIDDEN, memory_filter
 from vector_memory.storage.queries.passages import FIRST_MODEL, Lacking, Model
@@ -53,7 +53,7 @@ class Likely(NamedTuple):
     complete: bool
 
 
-class Worth(Protocol):
+class Weights(Protocol):
     """The bonus of units' passages for their words, as cosines. `left_out`: memories outside the scope."""
 
     left_out: Sequence[int]
@@ -113,7 +113,7 @@ class Candidates(Queries, ABC):
                 ) b
             ) block cross join ({self.POSTINGS.replace("{blocks}", blocks)}) posting
         """
-        found: list[IndexedScope] = yield Asked(indexed_scope, sql, condition.parameters | {"buckets": buckets})
+        found: list[IndexedScope] = yield Query(indexed_scope, sql, condition.parameters | {"buckets": buckets})
         return found[0]
 
     @read
@@ -137,7 +137,7 @@ class Candidates(Queries, ABC):
                     and id <= (select max(id) from memory_passages p where {self._is_read}) - %(count)s
                 order by id desc limit 1
             """
-        found = yield Asked(value_of, sql, condition.parameters | {"count": passages})
+        found = yield Query(value_of, sql, condition.parameters | {"count": passages})
         return int(found[0]) if found else 0
 
     def units_with_vectors(self, memory_ids: list[int]) -> list[int]:
@@ -186,7 +186,7 @@ class Candidates(Queries, ABC):
     @read
     @abstractmethod
     def likeliest(
-        self, scope: Scope, query: Vectors, worth: Worth, limit: int, newest: int | None = None
+        self, scope: Scope, query: Vectors, worth: Weights, limit: int, newest: int | None = None
     ) -> Steps[Likely]:
         """Return about `limit` passages of a scope that are likeliest to have the highest sums of cosine and worth.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from vector_memory.domain import SENT, TRAITS, Chunk, Fingerprint, NewMemory
 from vector_memory.domain.fields import MEMORY_COLUMNS
-from vector_memory.storage.connection import Asked, Queries, value_of
+from vector_memory.storage.connection import Queries, Query, value_of
 from vector_memory.storage.damaged import as_json
 from vector_memory.storage.queries.later import LaterChanges
 from vector_memory.storage.queries.lifecycle import CURRENT, LifecycleChanges
@@ -290,11 +290,11 @@ class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterCha
             self.connection.later(sql, {"tag": tag, "vector": vector.tobytes(), "model": model_id})
 
 
-def duplicate_of(memory: NewMemory, content_hash: str, at: str | None) -> Asked:
+def duplicate_of(memory: NewMemory, content_hash: str, at: str | None) -> Query:
     """Return the query for the id of the memory with the same content in the same place: of a time, or the current."""
     condition = CURRENT if at is None else "m.created_at = %(at)s"
     sql = f"select m.id {DUPLICATES} and {condition} order by m.id limit 1"
-    return Asked(value_of, sql, place_of(memory, content_hash) | {"at": at})
+    return Query(value_of, sql, place_of(memory, content_hash) | {"at": at})
 
 
 def place_of(memory: NewMemory, content_hash: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vector_memory.storage.connection import Asked, Connection
+from vector_memory.storage.connection import Connection, Query
 from vector_memory.storage.damaged import texts_in
 from vector_memory.storage.postings import (
     BUCKETS,
@@ -95,13 +95,13 @@ class KeywordIndex:
     connection: Connection
     open: dict[str, Block] = field(default_factory=dict)
 
-    def open_block(self, kind: str) -> Asked:
+    def open_block(self, kind: str) -> Query:
         """Return the query for the block that takes the words of the next memory of a kind, if it has room."""
         sql = """
             select id, units from keyword_blocks where kind = %(kind)s and rules = %(rules)s order by id desc limit 1
             {exempt:where the next words go}
         """
-        return Asked(Block, sql, {"kind": kind, "rules": RULES})
+        return Query(Block, sql, {"kind": kind, "rules": RULES})
 
     def keep_open(self, kind: str, blocks: Sequence[Block]) -> None:
         """Keep the query's result, so that `add` does not read it."""
@@ -128,8 +128,8 @@ class KeywordIndex:
         """
         self.open.clear()
         blocks, rows = self.connection.batch(
-            Asked(stored_block, f"{BLOCK} where id = {OWN_BLOCK}", {"id": memory_id}),
-            Asked(
+            Query(stored_block, f"{BLOCK} where id = {OWN_BLOCK}", {"id": memory_id}),
+            Query(
                 PostingsRow,
                 f"""
                 select id, postings from keyword_postings

@@ -10,7 +10,7 @@ from vector_memory.domain import STORED, Chunk, MemoryKind, Scope
 from vector_memory.domain.fields import MEMORY_COLUMNS, FieldType
 from vector_memory.domain.validation import LARGEST
 from vector_memory.errors import DatabaseError, expired_memory, no_memory
-from vector_memory.storage.connection import Asked, Counted, Queries, Steps, read, value_of
+from vector_memory.storage.connection import Counted, Queries, Query, Steps, read, value_of
 from vector_memory.storage.damaged import object_in, texts_in, texts_in_each
 from vector_memory.storage.queries.filters import HIDDEN, memory_filter
 from vector_memory.storage.queries.lifecycle import (
@@ -165,7 +165,7 @@ class MemoryQueries(OverVectors):
         sql = f"select {COLUMNS} from session_memories m where {{visible:m}} and m.id {{among:ids}} and {UNEXPIRED}"
         if most_characters is not None:
             sql += " and {characters:m} <= %(most)s"
-        rows = yield Asked(memory_from_row, sql, {"ids": list(memory_ids), "most": most_characters})
+        rows = yield Query(memory_from_row, sql, {"ids": list(memory_ids), "most": most_characters})
         found = {memory.id: memory for memory in rows}
         return {number: found[number] for number in memory_ids if number in found}
 
@@ -173,7 +173,7 @@ class MemoryQueries(OverVectors):
     def origins(self, memory_ids: Sequence[int]) -> Steps[dict[int, Origin]]:
         """Return the origins of the memories that exist, by id, in this order, without reading texts."""
         sql = f"select {ORIGIN} from session_memories m where {{visible:m}} and m.id {{among:ids}} and {UNEXPIRED}"
-        rows = yield Asked(Origin, sql, {"ids": list(memory_ids)})
+        rows = yield Query(Origin, sql, {"ids": list(memory_ids)})
         found = {origin.id: origin for origin in rows}
         return {number: found[number] for number in memory_ids if number in found}
 
@@ -200,7 +200,7 @@ class MemoryQueries(OverVectors):
             order by coalesce({{corrects:m}}, false) desc, m.id desc limit %(limit)s
         """
         parameters = condition.parameters | {"reports": list(seen), "limit": limit, "characters": characters}
-        found = yield Asked(observation_from_row, sql, parameters)
+        found = yield Query(observation_from_row, sql, parameters)
         return sorted(found, key=lambda one: (not one.corrects, one.id))
 
     @read
@@ -212,7 +212,7 @@ class MemoryQueries(OverVectors):
         Only memories of conversations, stored by hooks and imports, have neighbours: their metadata names a project.
         """
         parameters = {"ids": list(memory_ids), "count": count, "characters": characters, "same_agent": same_agent}
-        found = yield Asked(neighbours_from_row, NEIGHBOURS, parameters)
+        found = yield Query(neighbours_from_row, NEIGHBOURS, parameters)
         return dict(found)
 
     def page(
@@ -301,7 +301,7 @@ class MemoryQueries(OverVectors):
             """
         if since is not None:
             sql += " and m.created_at >= %(since)s"
-        found = yield Asked(value_of, sql, condition.parameters | {"since": since})
+        found = yield Query(value_of, sql, condition.parameters | {"since": since})
         return int(found[0])
 
     @read
@@ -319,7 +319,7 @@ class MemoryQueries(OverVectors):
                 limit {MOST_COUNTED}
             ) superseded
         """
-        found = yield Asked(value_of, sql, condition.parameters)
+        found = yield Query(value_of, sql, condition.parameters)
         return int(found[0])
 
     def count_all(self) -> int:
@@ -335,7 +335,7 @@ class MemoryQueries(OverVectors):
             return (yield from self._count_kinds(scope))
         named = COUNTED[by].replace("{condition}", condition.sql)
         sql = f"select name, count(*) as number from ({named}) counted group by name order by name"
-        found = yield Asked(Counted, sql, condition.parameters)
+        found = yield Query(Counted, sql, condition.parameters)
         return dict(found)
 
     def _count_kinds(self, scope: Scope) -> Steps[dict[str, int]]:
@@ -351,7 +351,7 @@ class MemoryQueries(OverVectors):
                 where {{visible:m}} and {HIDDEN[scope.as_of]} and {stored.sql} group by m.memory_type
             ) counted group by name having sum(number) > 0 order by name
         """
-        found = yield Asked(Counted, sql, stored.parameters)
+        found = yield Query(Counted, sql, stored.parameters)
         return dict(found)
 
     def expendable(self, scope: Scope) -> list[Expendable]:
@@ -465,7 +465,7 @@ class ChunkQueries(Queries):
     def get_all(self, chunk_ids: Sequence[int]) -> Steps[dict[int, StoredChunk]]:
         """Return the chunks, by id. Raises DatabaseError if one is missing: the ids come from an index."""
         sql = f"select {CHUNK_COLUMNS} from memory_chunks c where {{visible_id:c.parent_id}} and c.id {{among:ids}}"
-        rows = yield Asked(chunk_from_row, sql, {"ids": list(chunk_ids)})
+        rows = yield Query(chunk_from_row, sql, {"ids": list(chunk_ids)})
         found = {chunk.id: chunk for chunk in rows}
         if len(found) < len(set(chunk_ids)) and self.connection.sessions is None:
             raise DatabaseError("The index refers to a missing chunk: run `vector-memory doctor --fix`.")
@@ -490,7 +490,7 @@ class ChunkQueries(Queries):
             from memory_chunks c where {visible_id:c.parent_id} and c.parent_id {among:ids}
             order by c.parent_id, c.chunk_index
         """
-        rows: list[OutlineRow] = yield Asked(OutlineRow, sql, {"ids": list(memory_ids)})
+        rows: list[OutlineRow] = yield Query(OutlineRow, sql, {"ids": list(memory_ids)})
         headings = texts_in_each({row.headings for row in rows})  # many chunks have the same
         return [ChunkOutline(chunk, memory, start, end, headings[text]) for chunk, memory, start, end, text in rows]
 

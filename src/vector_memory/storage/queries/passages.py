@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vector_memory.domain import TRAITS, Fingerprint, MemoryKind
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.storage.connection import Asked, Queries, Steps, read
+from vector_memory.storage.connection import Queries, Query, Steps, read
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.records import Memory, StoredPassage
 
@@ -220,7 +220,7 @@ class PassageQueries(Queries, ABC):
         """
         contents = "select m.id, m.content as value from session_memories m where {visible:m} and m.id {among:ids}"
         known = {"ids": list(memory_ids)}
-        places, texts = map(dict, self.connection.batch(Asked(TextOf, sql, known), Asked(TextOf, contents, known)))
+        places, texts = map(dict, self.connection.batch(Query(TextOf, sql, known), Query(TextOf, contents, known)))
         return {
             memory_id: {number: texts[memory_id][start:end] for number, start, end in sorted(json.loads(own))}
             for memory_id, own in places.items()
@@ -256,7 +256,7 @@ class PassageQueries(Queries, ABC):
             order by p.id
         """
         found: dict[int, list[bytes | None]] = {}
-        rows = yield Asked(States, sql, {"ids": list(unit_ids)})
+        rows = yield Query(States, sql, {"ids": list(unit_ids)})
         for row in rows:
             found.setdefault(row.unit_id, []).append(row.states)
         return found

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, cast
 
 from vector_memory.domain import Fingerprint, Scope
-from vector_memory.storage.connection import Asked, Queries, Steps, read
+from vector_memory.storage.connection import Queries, Query, Steps, read
 from vector_memory.storage.queries.filters import memory_filter
 from vector_memory.storage.queries.memories import COLUMNS, memory_from_row
 from vector_memory.storage.queries.passages import Model, PassageChanges, PassageQueries
@@ -100,7 +100,7 @@ class PendingQueries(PassageQueries):
                 and (p.owner = %(owner)s or %(owner)s is null) and {condition.sql}
         """
         parameters = condition.parameters | {"until": until, "owner": owner}
-        found = yield Asked(Pending, sql, parameters)
+        found = yield Query(Pending, sql, parameters)
         return next(iter(found), Pending())
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from vector_memory.domain import Fingerprint
 from vector_memory.storage.base import WholeMemory
-from vector_memory.storage.connection import Asked, Parameters, Queries
+from vector_memory.storage.connection import Parameters, Queries, Query
 from vector_memory.storage.postings import BUCKETS, Contents, row_id
 from vector_memory.storage.queries import memories
 from vector_memory.storage.queries.insert import rows_of_chunks
@@ -152,7 +152,7 @@ class Portions(Queries):
             order by memory_id
         """
         links = "select older_id, newer_id from supersessions order by older_id, newer_id"
-        return Lifetimes(*self.connection.batch(Asked(stored_lifecycle, sql), Asked(Supersession, links)))
+        return Lifetimes(*self.connection.batch(Query(stored_lifecycle, sql), Query(Supersession, links)))
 
     def copied_from(self) -> CopiedFrom:
         """Return where this memory was copied from."""

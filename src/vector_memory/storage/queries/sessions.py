@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from vector_memory.domain import MemoryKind, Project, Scope
-from vector_memory.storage.connection import Asked, Counted, value_of
+from vector_memory.storage.connection import Counted, Query, value_of
 from vector_memory.storage.damaged import object_in, texts_in
 from vector_memory.storage.queries.filters import ascii_lower, memory_filter
 from vector_memory.storage.queries.lifecycle import CURRENT, EXPIRED, PINNED, UNEXPIRED
@@ -171,8 +171,8 @@ class SessionQueries(OverVectors):
         listed = LISTED.replace("{condition}", condition.sql)
         total = f"select count(distinct m.session_id) from session_memories m where {{visible:m}} and {condition.sql}"
         found, (count,) = self.connection.batch(
-            Asked(summary_from_row, listed, condition.parameters | {"limit": limit, "agents": agents}),
-            Asked(value_of, total, condition.parameters),
+            Query(summary_from_row, listed, condition.parameters | {"limit": limit, "agents": agents}),
+            Query(value_of, total, condition.parameters),
         )
         return found, count
 
@@ -246,9 +246,9 @@ class SessionQueries(OverVectors):
         one, of_session = {"id": session_id}, "session_id = %(id)s"
         counts: SessionCounts
         (counts,), kinds, agents = self.connection.batch(
-            Asked(session_from_row, OF_SESSION.replace("{lacking}", self.vectors.lacking.condition), one),
-            Asked(Counted, counted_by("memory_type", of_session), one),
-            Asked(Counted, counted_by("agent_id", of_session), one),
+            Query(session_from_row, OF_SESSION.replace("{lacking}", self.vectors.lacking.condition), one),
+            Query(Counted, counted_by("memory_type", of_session), one),
+            Query(Counted, counted_by("agent_id", of_session), one),
         )
         return replace(counts, memory_counts=dict(kinds), agent_counts=dict(agents))
 
@@ -256,8 +256,8 @@ class SessionQueries(OverVectors):
         """Return the statistics of the whole memory."""
         counts: MemoryCounts
         (counts,), kinds = self.connection.batch(
-            Asked(whole_from_row, OF_ALL.replace("{lacking}", self.vectors.lacking.condition)),
-            Asked(Counted, counted_by("memory_type")),
+            Query(whole_from_row, OF_ALL.replace("{lacking}", self.vectors.lacking.condition)),
+            Query(Counted, counted_by("memory_type")),
         )
         return replace(counts, memory_counts=dict(kinds))
 

@@ -13,7 +13,7 @@ from secrets import token_bytes
 from typing import Any, NamedTuple
 
 from vector_memory.domain import MemoryKind, NewMemory
-from vector_memory.storage.connection import Asked, Queries
+from vector_memory.storage.connection import Queries, Query
 from vector_memory.storage.damaged import DamagedError, as_json, object_in
 
 KEY_BYTES, DIGEST_BYTES = 32, 16
@@ -68,7 +68,7 @@ class TraceQueries(Queries):
         root = new.metadata.get("root")
         folders = [None] if root is None else PurePath(str(root), str(new.metadata.get("source"))).parents
         asked = [
-            Asked(Trace, sql, {"digest": digest_of(key, str(new.kind), new.session_id, folder, content_hash)})
+            Query(Trace, sql, {"digest": digest_of(key, str(new.kind), new.session_id, folder, content_hash)})
             for key in self.keys
             for content_hash in set(hashes)
             for folder in folders

@@ -5,7 +5,7 @@ import numpy as np
 from vector_memory.domain import TRAITS, Scope
 from vector_memory.storage.connection import Steps, read
 from vector_memory.storage.postings import BUCKETS
-from vector_memory.storage.queries.candidates import Candidates, ComparedPassages, Likely, Worth
+from vector_memory.storage.queries.candidates import Candidates, ComparedPassages, Likely, Weights
 from vector_memory.storage.queries.filters import memory_filter
 from vector_memory.storage.scoring import Numbers, Vectors, cosines
 from vector_memory.storage.sqlite.rows import fetch_value
@@ -61,7 +61,7 @@ class SqliteCandidates(Candidates):
 
     @read
     def likeliest(
-        self, scope: Scope, query: Vectors, worth: Worth, limit: int, newest: int | None = None
+        self, scope: Scope, query: Vectors, worth: Weights, limit: int, newest: int | None = None
     ) -> Steps[Likely]:
         yield from ()  # signatures and vectors are in blobs
         connection = self.connection.unchecked

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import apsw
 
 from vector_memory.domain import utc_now
-from vector_memory.storage.connection import NOTHING, Asked, Connection, Parameters
+from vector_memory.storage.connection import NOTHING, Connection, Parameters, Query
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.queries.insert import Numbered
 from vector_memory.storage.queries.passages import FIRST_MODEL, MODELS, Model, Passage, model_from_row
@@ -78,7 +78,7 @@ class SqliteConnection(Connection):
         """Run a query and return the first column of every row."""
         return rows.fetch_column(self.unchecked, *self.prepared(sql, parameters))
 
-    def batch(self, *asked: Asked) -> list[list[Any]]:
+    def batch(self, *asked: Query) -> list[list[Any]]:
         """Run several queries, one after the other."""
         return [self.fetch(*one) for one in asked]
 

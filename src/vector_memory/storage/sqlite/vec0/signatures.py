@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.storage.damaged import DamagedError
-from vector_memory.storage.queries.candidates import Worth
+from vector_memory.storage.queries.candidates import Weights
 from vector_memory.storage.scoring import Numbers, Vectors
 from vector_memory.storage.sqlite.rows import fetch_column
 from vector_memory.storage.sqlite.schema import SIGNATURES_PER_BLOCK
@@ -108,7 +108,7 @@ def likeliest_passages(
     table: str,
     kind: int | None,
     query: Vectors,
-    worth: Worth,
+    worth: Weights,
     limit: int,
     newest: int | None,
 ) -> LikelyPassages:
@@ -144,7 +144,7 @@ def estimate(
     blocks: list[int],
     units: Numbers,
     query: Vectors,
-    worth: Worth,
+    worth: Weights,
     chosen: Chosen,
 ) -> None:
     """Add the passages of the scope, with the first estimate of their cosines, to the chosen ones."""
