@@ -57,7 +57,7 @@ MINILM = KnownModel(
             same_subject=0.62,
             shared_words=0.35,
             change=0.1,
-            answers=0.76,
+            answers=0.68,
             farthest=0.65,
         ),
         foreign=Calibration(strong=1.3, words=1.5),
