@@ -110,7 +110,7 @@ def test_vectors_that_are_stored_in_batches_equal_those_that_are_computed_at_onc
         ("The N+1 query in OrderList took 4 s per page: the database was slow.", "slow database", "strong"),
         ("Run VACUUM after deleting a tenant: the file shrinks from 9 GB to 2 GB.", "VACUUM", "strong"),
         ("Customer Adelmann wants the export as CSV with semicolons.", "Adelmann", "strong"),
-        ("The index idx_orders_created is unused since March.", "recipe for lentil soup", "weak"),
+        ("The index idx_orders_created is unused since March.", "recipe for lentil soup", "related"),
         ("Customer Adelmann wants the export as CSV with semicolons.", "how do volcanoes erupt", "weak"),
     ],
 )

@@ -26,7 +26,7 @@ LEVELS: dict[str, MatchLevel] = {"s": "strong", "r": "related", "w": "weak"}
 def question() -> Question:
     """One whose words and meaning were compared by the default model."""
     assert RULE
-    return Question(AXES[0], ["a"], calibration=RULE)
+    return Question(AXES[0], ["a"], calibration=RULE, text="What is it?")
 
 
 def found(scores: Sequence[float], *, length: int = 10, nearest: Sequence[Sequence[float]] = ()) -> SearchHits:

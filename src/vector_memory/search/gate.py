@@ -72,6 +72,8 @@ ASKS = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """What a question of fact has. For a list of words, a statement, or who asks for advice, the topic is enough."""
+QUESTION = re.compile(r"\?|^\s*(?:\w+\s+)?(?:who|whose|what|when|where|which|why|how)\b", re.IGNORECASE)
+"""What any question has: of a few texts, those that are far from a list of words are still shown."""
 SEVERAL = re.compile(r"[,;]|\b(?:and|or)\b", re.IGNORECASE)
 WITHIN = 5
 """A number stands by so many words near to what is counted."""

@@ -17,6 +17,17 @@ from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope, best_of
 from vector_memory.embedding.description import UNKNOWN
 from vector_memory.embedding.token_states import Compared
 from vector_memory.search.gate import LOOKED_AT, Fit, asks_for_state, fit_of, found_nowhere, is_answered, says_instead
+from vector_memory.answers.forms import FORM
+from vector_memory.search.gate import (
+    LOOKED_AT,
+    QUESTION,
+    Fit,
+    asks_for_state,
+    fit_of,
+    found_nowhere,
+    is_answered,
+    says_instead,
+)
 from vector_memory.search.messages import (
     NO_CLOSE_MATCH,
     NO_MATCH,
@@ -181,7 +192,7 @@ def weighed(found: SearchHits, question: Question) -> list[Hit]:
     if best_of(levels[:CANDIDATES]) != "strong":  # how many more were found does not change the best match
         levels = ["related" if level == "strong" else level for level in levels]
     kept = set(range(len(levels)))
-    if question.calibration.tells_weak:
+    if question.calibration.tells_weak and QUESTION.search(question.text):
         least = LOWEST_SHARE * max((hit.score for hit in found.hits), default=0.0)
         kept = {place for place, hit in enumerate(found.hits) if levels[place] != "weak" and hit.score >= least}
     if question.calibration.tells_weak and len(levels) > FOREGROUND:
