@@ -84,7 +84,7 @@ def test_the_last_step_is_one_command_that_connects_an_agent(kept: Path, shown: 
     (line,) = [line for line in shown.splitlines() if line.startswith("  vector-memory install")]
     words = shlex.split(line)
     assert words == ["vector-memory", "install", "claude", "--database-path", str(kept)]
-    assert f'"{kept}"' in finished(*words[1:], "--project", "--dry-run", cwd=tmp_path).stdout
+    assert f'"{kept}"' in finished(*words[1:], "--project", "--dry-run", "--diff", cwd=tmp_path).stdout
 
 
 def test_kept_memory_is_asked_again(folder: Path, kept: Path, shown: str) -> None:

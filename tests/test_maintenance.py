@@ -89,7 +89,7 @@ def test_a_clean_up_leaves_what_supersedes_or_corrects_a_memory_that_stays_and_s
     store.pin(corrected)
     dry = store.cleanup_old_memories(90)
     assert (dry.memories_deleted, dry.memories_kept) == (1, 2)
-    assert "Kept 2 old memories: they supersede or correct memories that stay." in str(dry.message)
+    assert "Kept 2 old memories: they supersede or correct ones that stay." in str(dry.message)
     done = store.cleanup_old_memories(90, dry_run=False)
     assert (done.memories_deleted, done.memories_kept) == (1, 2)
     assert [entry.memory_id for entry in store.get_timeline(Scope()).entries] == [friday, corrected, correction]

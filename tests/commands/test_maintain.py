@@ -74,7 +74,7 @@ def test_policies_leave_what_supersedes_a_memory_that_stays_and_a_dry_run_says_s
         newer = store.store_memory("working_memory", "Moved.", session_id="x", supersedes=[1]).memory_id
         execute(store, "update session_memories set created_at = '2020-01-01T00:00:00+00:00'")
     rules = ("--policy", "--retention", "working_memory=30d")
-    said = ["Would delete 0 memories older than policies permit.", "Kept 1 old memory: what supersedes or corrects"]
+    said = ["Would delete 0 memories older than policies permit.", "Kept 1 old memory: it supersedes or corrects one"]
     out = run("cleanup", "--dry-run", *rules).out.splitlines()
     assert [line.startswith(part) for line, part in zip(out, said, strict=False)] == [True, True]
     assert out[2] == "  working_memory=30d: 0 memories"

@@ -16,8 +16,6 @@ from vector_memory.answers.forms import FORM
 from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope, best_of
 from vector_memory.embedding.description import UNKNOWN
 from vector_memory.embedding.token_states import Compared
-from vector_memory.search.gate import LOOKED_AT, Fit, asks_for_state, fit_of, found_nowhere, is_answered, says_instead
-from vector_memory.answers.forms import FORM
 from vector_memory.search.gate import (
     LOOKED_AT,
     QUESTION,

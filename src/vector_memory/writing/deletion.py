@@ -154,7 +154,8 @@ def oldest_ends(reader: Reader, found: Sequence[Expendable]) -> list[Expendable]
 
 def kept_message(number: int) -> str:
     """Say how many old memories a clean-up keeps, and why."""
-    return f"Kept {counted(number, 'old memory', 'old memories')}: they supersede or correct memories that stay."
+    reason = "it supersedes or corrects one that stays" if number == 1 else "they supersede or correct ones that stay"
+    return f"Kept {counted(number, 'old memory', 'old memories')}: {reason}."
 
 
 def expendable_by(reader: Reader, rule: Rule) -> list[Expendable]:
