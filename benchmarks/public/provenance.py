@@ -19,9 +19,9 @@ RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("vector-memory", "vector-memory-model", "sqlite-vec", "onnxruntime", "tokenizers", "numpy")
 RANKING = (
     "search/*.py",
-    "chunking/*.py",
+    "texts/*.py",
     "embedding/*.py",
-    *(f"storage/{name}.py" for name in ("folding", "scoring", "spelling", "terms", "unit_text")),
+    *(f"storage/{name}.py" for name in ("postings", "scoring", "spelling")),
 )
 """The code that decides what is found, in the package: not how what it compares is stored."""
 
