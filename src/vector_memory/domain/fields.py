@@ -1,8 +1,8 @@
 """The fields of a memory, one row each. Tables, checks, filters, tools' parameters and commands' flags derive from it.
 
 A new one needs a row, a higher `REVISION`, and its type wherever values are typed: `MemoryFields`, `NewMemory`,
-`ScopeFilters` and `Scope` in `domain`, `Memory` in `storage.records`, `MemoryEntry` in `results.sessions`, and
-`MemoryLine` in `maintenance.transfer.lines`.
+`ScopeFilters` and `Scope` in `domain`, `Memory` in `storage.records`, `MemoryEntry` in `answers.models`, and
+`MemoryLine` in `upkeep.transfer.lines`. Then run `scripts/make_docs.py`: the list of tools is made from a file.
 """
 
 from collections.abc import Callable, Sequence

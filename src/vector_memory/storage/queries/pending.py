@@ -1,7 +1,7 @@
 """Memories whose vectors a process is computing: `pending_vectors`.
 
 A process leases what it has promised to index. If it ends first, its leases expire, and any other process that has the
-memory open takes them over, one at a time: see `indexing.background`. An attempt is a lease that was taken over and has
+memory open takes them over, one at a time: see `writing.background`. An attempt is a lease that was taken over and has
 not led to new vectors yet. After a few attempts a memory is left to the backfill, because its text seems to kill every
 process that embeds it. The database's clock counts, since machines' clocks differ: a lease is as long as its holder
 says.
