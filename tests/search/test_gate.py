@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from vector_memory.search import gate
 from vector_memory.domain import Page, Scope
 from vector_memory.search.gate import Fit, fit_of
 from vector_memory.store import SessionMemoryStore
@@ -93,3 +94,13 @@ def test_a_word_that_decides_is_there_or_missing_or_another_one_is_in_its_place(
     question: str, text: str, fit: Fit
 ) -> None:
     assert fit_of(question, text) is fit
+
+
+def test_a_word_that_decides_is_found_after_its_object_and_with_or_without_a_sign() -> None:
+    """A setting in a group, a version with or without its "v", a number of an issue before a comma."""
+    assert gate.has_word("retry_count", "settings.retry_count = 3")
+    assert gate.has_word("2.4.1", "release v2.4.1 was")
+    assert gate.has_word("v2.4.1", "release 2.4.1, the last")
+    assert gate.has_word("#1187", "pr 1187: replaced")
+    assert not gate.has_word("4.1", "2.4.1")
+    assert not gate.has_word("4021", "v4021")

@@ -162,8 +162,10 @@ def fit_of(query: str, text: str) -> Fit:
 
 
 def has_word(word: str, plain: str) -> bool:
-    """Return whether a text has a word that decides, perhaps without its "v" or "#"."""
-    return bool(re.search(rf"(?<![\w.]){re.escape(word)}(?!\w|\.\d)", plain)) or word.lstrip("v#") in plain.split()
+    """Return whether a text has a word that decides, perhaps without its "v" or "#", or after the name it is in."""
+    bare = word[1:] if word[0] in "v#" and word[1:2].isdigit() else word
+    before = r"(?<!\w)(?<!\d\.)" if not bare[0].isdigit() else r"(?<![\w.])v?" if "." in bare else r"(?<![\w.])"
+    return bool(re.search(rf"{before}{re.escape(bare)}(?!\w|\.\d)", plain))
 
 
 def found_nowhere(query: str, texts: Iterable[str]) -> list[str]:
