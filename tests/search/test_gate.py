@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from vector_memory.search import gate
 from vector_memory.domain import Page, Scope
+from vector_memory.search import gate
 from vector_memory.search.gate import Fit, fit_of
 from vector_memory.store import SessionMemoryStore
 
