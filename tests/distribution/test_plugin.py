@@ -26,7 +26,7 @@ async def test_the_published_plugin_starts_and_finds_by_meaning(tmp_path: Path) 
     values = {"CLAUDE_PLUGIN_ROOT": str(plugin), "CLAUDE_PROJECT_DIR": str(project), "HOME": str(home)}
     text = (plugin / ".mcp.json").read_text(encoding="utf-8")
     filled = VARIABLE.sub(lambda found: values.get(found[1], found[2]), text)
-    server = json.loads(filled)["mcpServers"]["vector-memory"]
+    server = json.loads(filled)["mcpServers"]["memory"]
     kept = {name: os.environ[name] for name in os.environ if not name.startswith(("VECTOR_MEMORY", "HF_", "VIRTUAL"))}
     variables = {**kept, "HF_HOME": str(home / "no cache"), **server["env"]}
     async with connected([server["command"], *server["args"]], project, variables) as client:

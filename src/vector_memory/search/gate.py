@@ -60,12 +60,17 @@ DIGITS, LETTERS = re.compile(r"\d+"), re.compile(r"[a-z]+")
 
 HOW_MANY = re.compile(r"\bhow many (\w+)(?: (\w+))?", re.IGNORECASE)
 HOW_MUCH = re.compile(r"\bhow (?:long|often|much|large|big|high|far|old)\b", re.IGNORECASE)
+NUMBERS = (
+    r"one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen"
+    r"|(?:twen|thir|for|fif|six|seven|eigh|nine)ty|hundreds?|thousands?|millions?|dozens?|couple|few|several|no|both"
+    r"|half|each"
+)
 AMOUNT = re.compile(
-    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|once|twice|no|none|each|every|both|half|all"
-    r"|hour|day|week|month|year|hourly|daily|nightly|weekly|monthly|always|never|after|until|when|on)\b",
+    rf"\d|\b(?:{NUMBERS}|once|twice|none|every|all|(?:second|minute|hour|day|week|month|year)s?|hourly|daily|nightly"
+    r"|weekly|monthly|yearly|always|never|after|until|when|on)\b",
     re.IGNORECASE,
 )
-NUMBER = re.compile(r"\d|(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|no|both|half|each)$")
+NUMBER = re.compile(rf"\d|(?:{NUMBERS})$")
 ASKS = re.compile(
     r"^(?!.*\bshould\b|\s*how (?:can|could|do|does|would)\b)"
     r"(?:.*\?|\s*(?:\w+\s+)?(?:who|whose|what|when|where|which|why|how|is|are|was|were|do|does|did|can|may|has|have)\b)",
@@ -137,7 +142,7 @@ def parts_of(query: str, spans: Sequence[Span]) -> tuple[tuple[int, ...], ...]:
 @lru_cache(maxsize=64)
 def deciding_words(query: str) -> tuple[str, ...]:
     """Return the words of a question that decide, and its days as terms. A single digit decides only within a word."""
-    plain = ungrouped(query)
+    plain = ungrouped(folded(query))
     words = (found[0].casefold() for found in DECIDING.finditer(without_days(plain)))
     days = [day for day in asked_days(plain) if not day.startswith("~")]
     return tuple(dict.fromkeys([*(word for word in words if not YEAR.fullmatch(word)), *days]))
@@ -150,7 +155,7 @@ def asks_for_amount(query: str) -> bool:
 
 def fit_of(query: str, text: str) -> Fit:
     """Return how a passage has what the question asks for by a word that decides, or as an amount."""
-    plain, fit = ungrouped(text).casefold(), Fit.WHOLE
+    plain, fit = ungrouped(folded(text)).casefold(), Fit.WHOLE
     for word in deciding_words(query):
         if DAY_TERM.fullmatch(word):
             fit = min(fit, day_in(word, text))
@@ -170,7 +175,7 @@ def has_word(word: str, plain: str) -> bool:
 
 def found_nowhere(query: str, texts: Iterable[str]) -> list[str]:
     """Return the words of a question that decide, but days, which none of these texts has."""
-    plain = [ungrouped(text).casefold() for text in texts]
+    plain = [ungrouped(folded(text)).casefold() for text in texts]
     words = [word for word in deciding_words(query) if not DAY_TERM.fullmatch(word)]
     return [word for word in words if not any(has_word(word, text) for text in plain)]
 
