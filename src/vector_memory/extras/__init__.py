@@ -17,19 +17,18 @@ EXTRAS = {
 }
 """Each extra with its module in this folder."""
 
-MISSING = {
-    "psycopg": "A memory in PostgreSQL needs a driver: run `uv sync --extra postgres` in a clone, or "
+MISSING_DRIVER = (
+    "A memory in PostgreSQL needs a driver: run `uv sync --extra postgres` in a clone, or "
     '`pip install "psycopg[binary]"` in the environment of vector-memory.'
-}
-"""What to install, for each library of an extra."""
+)
 
 
 def extra(name: str) -> Any:
-    """Return the module of an extra. Raises ConfigurationError if a library is missing, and says what to install."""
+    """Return the module of an extra. Raises ConfigurationError, which says what to install, if a driver is missing."""
     try:
         return import_module(f"{__name__}.{EXTRAS[name]}")
     except ImportError as error:
-        library = error.name or "psycopg"  # it has no name if libpq is what is missing
-        if library not in MISSING:
+        # It has no name if libpq is what is missing.
+        if not name.startswith("postgres") or error.name not in (None, "psycopg"):
             raise
-        raise ConfigurationError(MISSING[library]) from None
+        raise ConfigurationError(MISSING_DRIVER) from None

@@ -54,7 +54,10 @@ GENERAL = frozenset(
 )
 """Words that ask: a text that answers has others."""
 
-DECIDING = re.compile(r"(?=[^\s\d]*\d|\S*\w@\w|[^\W_]+_\w)[\w@#][\w@#./:+_-]*[\w+]|\d\d+|\d(?=\s*%)")
+DECIDING = re.compile(
+    r"(?<![\w@#])(?=[\w@#])(?=[^\s\d]{0,60}\d|\S{0,60}\w@\w|_*[^\W_]{1,60}_\w)[\w@#][\w@#./:+_-]*[\w+]|\d\d+|\d(?=\s*%)"
+)
+"""Looked for at the beginning of a word, and not far ahead: else it takes a text without spaces for ever."""
 YEAR = re.compile(r"(?:19|20)\d\d")
 DIGITS, LETTERS = re.compile(r"\d+"), re.compile(r"[a-z]+")
 

@@ -231,14 +231,14 @@ def links_of(
     for first_texts, first_vectors in passages_of(reader, besides).values():
         texts, vectors = [*first_texts, *texts], np.concatenate([first_vectors, vectors])
     rule = model.calibration_for(texts[0]) if texts and kind in TRAITS else UNKNOWN
-    if rule.same_subject is None or not reader.vectors.begin_ahead(model.fingerprint):
+    if rule.same_subject is None or not is_settled(" ".join(texts)):
+        return NO_LINKS
+    if not reader.vectors.begin_ahead(model.fingerprint):
         return NO_LINKS
     new = subject_of(texts, vectors)
     nearest = nearest_memories(reader, MemoryKind(kind), model.fingerprint, vectors, besides)
     others = passages_of(reader, nearest)
     distinct = {tuple(passages): number for number, (passages, _) in others.items()}.values()
-    if not is_settled(" ".join(texts)):
-        return NO_LINKS
     subjects = {number: Subject(own, list(map(passage_keys, passages))) for number, (passages, own) in others.items()}
     found = links(rule, {number: evidence(rule, one, new) for number, one in subjects.items()}, distinct)
     other_things = {
