@@ -1,9 +1,9 @@
 """Write the generated docs: `uv run python scripts/make_docs.py`; with --check only say whether they are fresh.
 
 docs/commands.md comes from the commands' own help, docs/configuration.md from the settings, docs/tools.md from the
-tools, docs/schema.md from an empty memory, and src/vector_memory/server/early.json from the first answers of servers.
-What stands between marks such as "public sets" is made of the results of benchmarks/public, and in docs/connecting.md
-of the registry of clients.
+tools, docs/schema.md from an empty memory, src/vector_memory/server/early.json from the first answers of servers, and
+plugin/hooks/hooks.json from the events of hooks. What stands between marks such as "public sets" is made of the results
+of benchmarks/public, in docs/connecting.md of the registry of clients, and in docs/hooks.md of the events of hooks.
 """
 
 import inspect
@@ -25,6 +25,8 @@ from vector_memory.cli.arguments import MODELS, accepted
 from vector_memory.cli.commands import COMMANDS, app
 from vector_memory.cli.examples import examples_of
 from vector_memory.clients.client import FileOf, InstallScope
+from vector_memory.clients.editing.hooks import added, handlers_for
+from vector_memory.clients.events import EVENTS
 from vector_memory.clients.registry import CLIENTS
 from vector_memory.server.early import description
 from vector_memory.server.tools import CURATING, by_purpose, made, offered
@@ -46,8 +48,10 @@ EARLY = ROOT / "src" / "vector_memory" / "server" / "early.json"
 MEASURED = (ROOT / "README.md", DOCS / "quality.md", DOCS / "lab" / "benchmarks.md")
 """Pages with tables of measured figures, which are otherwise written by hand."""
 
-CONNECTING = DOCS / "connecting.md"
-"""A page with tables made of the registry of clients, which is otherwise written by hand."""
+CONNECTING, HOOKS = DOCS / "connecting.md", DOCS / "hooks.md"
+"""Pages with tables made of the registry of clients and of the events of hooks, otherwise written by hand."""
+
+PLUGIN = ROOT / "plugin"
 
 TABLES = {
     "schema_migrations": "The versions that the file has had.",
@@ -90,7 +94,9 @@ def main() -> None:
     description().update(json.loads(texts[EARLY]))  # the pages show the tools that it describes
     texts |= {DOCS / name: "\n".join(lines()) + "\n" for name, lines in pages.items()}
     texts |= {page: filled(page.read_text(encoding="utf-8")) for page in MEASURED}
-    texts[CONNECTING] = with_clients(CONNECTING.read_text(encoding="utf-8"))
+    texts[CONNECTING] = with_tables(CONNECTING, client_tables())
+    texts[HOOKS] = with_tables(HOOKS, hook_tables())
+    texts[PLUGIN / "hooks" / "hooks.json"] = plugin_hooks()
     stale = []
     for page, text in texts.items():
         if page.is_file() and page.read_text(encoding="utf-8") == text:
@@ -144,8 +150,37 @@ def commands() -> Iterator[str]:
         yield from ("```text", *lines, "```", "")
 
 
-def with_clients(text: str) -> str:
-    """Return the page with its tables made of the registry of clients."""
+def with_tables(page: Path, tables: Mapping[str, Iterator[str]]) -> str:
+    """Return the text of a page with each table between the marks that name it."""
+    text = page.read_text(encoding="utf-8")
+    for mark, lines in tables.items():
+        begin, end = f"<!-- {mark}: begin -->\n", f"<!-- {mark}: end -->"
+        before, _, rest = text.partition(begin)
+        text = before + begin + "\n".join(lines) + "\n" + end + rest.partition(end)[2]
+    return text
+
+
+def hook_tables() -> dict[str, Iterator[str]]:
+    """Return the tables of docs/hooks.md."""
+    heads = ("When", "What is stored, under the client's session", "What the agent receives")
+    tools = [(code(event.tool), ", ".join(map(code, event.fields))) for event in EVENTS.values()]
+    return {
+        "hook events": table(heads, [(event.when, event.stored, event.received) for event in EVENTS.values()]),
+        "hook tools": table(("Tool", "Arguments"), tools),
+    }
+
+
+def plugin_hooks() -> str:
+    """Return the hooks of the plugin, which call the server that it starts."""
+    name = json.loads((PLUGIN / ".claude-plugin" / "plugin.json").read_text(encoding="utf-8"))["name"]
+    [server] = json.loads((PLUGIN / ".mcp.json").read_text(encoding="utf-8"))["mcpServers"]
+    purpose = "Stores prompts, answers, reports of sub-agents and summaries, and adds a recap to a new session"
+    hooks = added({}, "", handlers_for(f"plugin:{name}:{server}"))
+    return json.dumps({"description": purpose, **hooks}, indent=2) + "\n"
+
+
+def client_tables() -> dict[str, Iterator[str]]:
+    """Return the tables of docs/connecting.md."""
     support = [
         (
             code(name),
@@ -166,14 +201,10 @@ def with_clients(text: str) -> str:
         )
         for name, client in CLIENTS.items()
     ]
-    for mark, lines in (
-        ("clients", table(heads, support)),
-        ("client files", table(("Client", "`--user`", "`--project`"), files)),
-    ):
-        begin, end = f"<!-- {mark}: begin -->\n", f"<!-- {mark}: end -->"
-        before, _, rest = text.partition(begin)
-        text = before + begin + "\n".join(lines) + "\n" + end + rest.partition(end)[2]
-    return text
+    return {
+        "clients": table(heads, support),
+        "client files": table(("Client", "`--user`", "`--project`"), files),
+    }
 
 
 def file_in(files: Mapping[InstallScope, FileOf], scope: InstallScope, what: str = "") -> str:

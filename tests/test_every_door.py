@@ -25,14 +25,13 @@ from over_http.relays import AWAY
 from tool_calls import with_text
 from ui.conftest import serving
 from vector_memory.cli import commands
-from vector_memory.clients.editing.hooks import EVENTS
+from vector_memory.clients.events import EVENTS, HOOKS
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.extras.window import routes
 from vector_memory.extras.window.api import FILTERS
 from vector_memory.files import FileMemory
 from vector_memory.server.app import create_server
-from vector_memory.server.hooks import HOOKS
 from vector_memory.server.http.relay import Relay, create_relay
 from vector_memory.server.http.remote import NAMES, Remote
 from vector_memory.server.tools import offered
@@ -169,7 +168,7 @@ async def test_no_hook_stores_a_secret_and_none_loses_a_text(
 ) -> None:
     with opened(tmp_path, Settings(redact=redact, embedding_model="toy")) as store:
         async with Client(create_server(lambda: nullcontext(store), OFFER)) as client:
-            for tool, fields in EVENTS.values():
+            for tool, fields, *_ in EVENTS.values():
                 for name in fields:
                     event = {field: f"Door {next(NUMBERS)} is shut. {ANSWER}" for field in fields}
                     event |= {"session_id": "s", "agent_type": "explorer", "transcript_path": ""}
@@ -187,7 +186,7 @@ async def test_a_relay_keeps_no_secret_on_the_disk(tmp_path: Path, waiting: list
     stores = [tool for tool in TOOLS if tool.name.startswith("store_") and "agent_id" in tool.parameters["properties"]]
     relay = Relay(Remote(AWAY, lambda: "vm_x"), Outbox(tmp_path / "outbox"), Redact.ALL)
     async with Client(create_relay(relay, ServerOptions())) as client:
-        for tool, fields in EVENTS.values():
+        for tool, fields, *_ in EVENTS.values():
             await client.call_tool(tool, dict.fromkeys(fields, TEXT))
         for called in stores:
             given = {name: call[name] for name in texts_in(called) for call in with_text(called, name, TEXT)}

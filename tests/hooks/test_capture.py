@@ -13,10 +13,11 @@ from eras import ERAS
 from faults.bad_disk import BROKEN, FULL, Codes, bad_disk
 from hook_texts import ANSWER, PROMPT, REPORT
 from memory_files import locked
+from vector_memory.clients.events import HOOKS
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
 from vector_memory.reading.recap import Past
-from vector_memory.server.hooks import HOOKS, capture
+from vector_memory.server.hooks import capture
 from vector_memory.server.jsonrpc import HOOK
 from vector_memory.settings import Redact, ServerOptions, Settings
 from vector_memory.storage import write_lock

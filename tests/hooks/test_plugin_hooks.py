@@ -1,5 +1,6 @@
-"""The hooks of the plugin call tools that there are, with the fields that these read."""
+"""The hooks of the plugin call tools that exist, with the fields that these read."""
 
+import inspect
 import json
 import re
 from pathlib import Path
@@ -8,45 +9,43 @@ from typing import Any
 import pytest
 
 from vector_memory.clients.editing.hooks import handlers_for
-from vector_memory.server.hooks import HOOKS
+from vector_memory.clients.events import EVENTS
+from vector_memory.server.hooks import capture
 
 ROOT = Path(__file__).parents[2]
-READ = {
-    "hook_prompt": {"session_id", "transcript_path", "prompt"},
-    "hook_subagent": {"session_id", "agent_type", "last_assistant_message"},
-    "hook_answer": {"session_id", "transcript_path", "last_assistant_message"},
-    "hook_compaction": {"session_id", "compact_summary"},
-}
 FIELD = re.compile(r"\$\{(\w+)\}")
+READ = re.compile(r'event\.text\("(\w+)"\)')
 
 
 @pytest.fixture
-def hooks() -> dict[str, list[dict[str, Any]]]:
+def hooks() -> dict[str, dict[str, Any]]:
+    """The hook of each event; scripts/make_docs.py writes the file, and tests/test_docs.py checks that it is fresh."""
     written = json.loads((ROOT / "plugin" / "hooks" / "hooks.json").read_text(encoding="utf-8"))["hooks"]
-    return {event: [hook for group in groups for hook in group["hooks"]] for event, groups in written.items()}
+    return {event: hook for event, [group] in written.items() for [hook] in [group["hooks"]]}
 
 
-def test_each_event_calls_its_tool(hooks: dict[str, list[dict[str, Any]]]) -> None:
-    assert {event: [hook["tool"] for hook in found] for event, found in hooks.items()} == {
-        event: [tool] for tool, (event, _) in HOOKS.items()
-    }
-
-
-def test_each_hook_calls_the_running_server_of_the_plugin(hooks: dict[str, list[dict[str, Any]]]) -> None:
+def test_each_event_calls_its_tool_of_the_running_server(hooks: dict[str, dict[str, Any]]) -> None:
     plugin = json.loads((ROOT / "plugin" / ".claude-plugin" / "plugin.json").read_text(encoding="utf-8"))["name"]
     [server] = json.loads((ROOT / "plugin" / ".mcp.json").read_text(encoding="utf-8"))["mcpServers"]
-    for [hook] in hooks.values():
-        assert (hook["type"], hook["server"]) == ("mcp_tool", f"plugin:{plugin}:{server}")
-        most = 60 if hook["tool"] == "hook_subagent" else 5
-        assert hook["timeout"] <= most, "a server that is starting must not keep the user waiting"
+    called = {"type": "mcp_tool", "server": f"plugin:{plugin}:{server}"}
+    assert {event: hook | called for event, hook in hooks.items()} == hooks
+    assert {event: hook["tool"] for event, hook in hooks.items()} == {name: one.tool for name, one in EVENTS.items()}
 
 
-def test_install_writes_the_same_hooks_for_a_server_of_another_name(hooks: dict[str, list[dict[str, Any]]]) -> None:
-    assert {event: [hook] for event, hook in handlers_for("plugin:vector-memory:memory").items()} == hooks
+def test_a_server_that_is_starting_does_not_keep_the_user_waiting(hooks: dict[str, dict[str, Any]]) -> None:
+    assert all(hook["timeout"] <= 5 for event, hook in hooks.items() if event != "SubagentStop")
+    assert hooks["SubagentStop"]["timeout"] == 60
 
 
-def test_each_hook_hands_over_the_fields_that_its_tool_reads(hooks: dict[str, list[dict[str, Any]]]) -> None:
-    for [hook] in hooks.values():
+def test_install_writes_the_same_hooks_for_a_server_of_another_name(hooks: dict[str, dict[str, Any]]) -> None:
+    assert handlers_for("plugin:vector-memory:memory") == hooks
+
+
+def test_each_hook_hands_over_the_fields_that_its_tool_reads(hooks: dict[str, dict[str, Any]]) -> None:
+    for hook in hooks.values():
+        source = inspect.getsource(getattr(capture, hook["tool"]))
+        of_session = {"session_id"} | ({"transcript_path"} if "begin_to_catch_up" in source else set())
+        fields = of_session | {*READ.findall(source)}
         assert {name: FIELD.findall(value) for name, value in hook["input"].items()} == {
-            name: [name] for name in READ[hook["tool"]]
+            name: [name] for name in fields
         }

@@ -109,7 +109,7 @@ async def test_a_hook_that_has_waited_and_fails_inside_the_server_waits_longer(
     add(outbox, "hook_prompt", session_id=session, prompt=said)
     relay = Relay(remote_of(team), outbox)
     with monkeypatch.context() as patch:
-        patch.setattr(capture, "hear_prompt", fail)
+        patch.setattr(capture, "hook_prompt", fail)
         await send_waiting(relay)
     assert not outbox.is_empty()
     await send_waiting(relay)

@@ -11,21 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vector_memory.clients.editing import toml_file
+from vector_memory.clients.events import EVENTS
 from vector_memory.errors import ConfigurationError
-
-EVENTS = {
-    "UserPromptSubmit": ("hook_prompt", ("session_id", "transcript_path", "prompt")),
-    "SubagentStop": ("hook_subagent", ("session_id", "agent_type", "last_assistant_message")),
-    "Stop": ("hook_answer", ("session_id", "transcript_path", "last_assistant_message")),
-    "PostCompact": ("hook_compaction", ("session_id", "compact_summary")),
-}
-"""For each event of a client the tool that its hook calls, and the fields of the event that the tool reads."""
-
-TIMEOUT_SECONDS = 5
-"""A server that is starting does not keep the user waiting for longer."""
-
-TIMEOUT_OF_REPORTS_SECONDS = 60
-"""Codex starts a server for each sub-agent, which on a busy machine may be ready after the report is."""
 
 TRUST = ("hooks", "state")
 
@@ -95,10 +82,9 @@ def removed(content: Mapping[str, Any], server: str, original: Mapping[str, Any]
 
 
 def _handler(server: str, event: str) -> dict[str, Any]:
-    tool, fields = EVENTS[event]
-    timeout = TIMEOUT_OF_REPORTS_SECONDS if event == "SubagentStop" else TIMEOUT_SECONDS
-    handed_over = {field: f"${{{field}}}" for field in fields}
-    return {"type": "mcp_tool", "server": server, "tool": tool, "input": handed_over, "timeout": timeout}
+    called = EVENTS[event]
+    handed_over = {field: f"${{{field}}}" for field in called.fields}
+    return {"type": "mcp_tool", "server": server, "tool": called.tool, "input": handed_over, "timeout": called.timeout}
 
 
 def _ours(content: Mapping[str, Any], server: str) -> Iterator[tuple[HookPosition, dict[str, Any]]]:
@@ -115,8 +101,8 @@ def _ours(content: Mapping[str, Any], server: str) -> Iterator[tuple[HookPositio
 
 
 def _is_ours(event: str, handler: Mapping[str, Any], server: str) -> bool:
-    tool, _ = EVENTS[event]
-    return (handler.get("type"), handler.get("server"), handler.get("tool")) == ("mcp_tool", server, tool)
+    ours = ("mcp_tool", server, EVENTS[event].tool)
+    return (handler.get("type"), handler.get("server"), handler.get("tool")) == ours
 
 
 def _hooks(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,13 +17,13 @@ from mcp import MCPError
 from mcp_types import INVALID_REQUEST, CallToolRequestParams, GetPromptRequestParams, ReadResourceRequestParams
 
 from vector_memory.answers.models import Result
+from vector_memory.clients.events import HOOKS
 from vector_memory.errors import VectorMemoryError
 from vector_memory.extras.teams.audit import AuditLog
 from vector_memory.extras.teams.metrics import CANCELLED, Metrics
 from vector_memory.extras.teams.namespaces import Namespaces
 from vector_memory.extras.teams.registry import Paces
 from vector_memory.server.current_store import current_caller
-from vector_memory.server.hooks import HOOKS
 from vector_memory.server.tools import functions_of
 from vector_memory.server.tools.failures import failed_result, protocol_errors
 from vector_memory.settings import Toolset

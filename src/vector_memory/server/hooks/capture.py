@@ -240,7 +240,7 @@ LEAST_PROMPT = 20
 """Shorter prompts refer to what was just said: nothing is recalled for them."""
 
 
-async def hear_prompt(event: Event) -> str | None:
+async def hook_prompt(event: Event) -> str | None:
     """Store a prompt. Return a recap for a session's first prompt, and memories close to later ones."""
     prompt = prompt_in(event.text("prompt"))
     kept = await keep(event, MemoryKind.INPUT_PROMPT, prompt)
@@ -278,13 +278,13 @@ def recalled(event: Event, heard: KnownSession, prompt: str) -> str | None:
     return found.text
 
 
-async def keep_report(event: Event) -> None:
+async def hook_subagent(event: Event) -> None:
     """Store the last message of a sub-agent as its report. A compaction ends like a sub-agent without a type."""
     if agent := event.text("agent_type"):
         await store(event, MemoryKind.REPORT, report_in(event.text("last_assistant_message")), agent)
 
 
-async def keep_answer(event: Event) -> None:
+async def hook_answer(event: Event) -> None:
     """Store a long answer as working memory, and its prompt if the server was not ready for it."""
     answer = answer_in(event.text("last_assistant_message"))
     heard = await store(event, MemoryKind.WORKING_MEMORY, answer, event.client)
@@ -292,7 +292,7 @@ async def keep_answer(event: Event) -> None:
         await begin_to_catch_up(event, heard, is_answered=True, patience=PATIENCE_AFTERWARDS_SECONDS)
 
 
-async def keep_summary(event: Event) -> None:
+async def hook_compaction(event: Event) -> None:
     """Store the summary of a compacted conversation as the session's state."""
     await store(event, MemoryKind.SESSION_CONTEXT, summary_in(event.text("compact_summary")))
 

@@ -35,6 +35,7 @@ from mcp_types import (
 
 from vector_memory import __version__
 from vector_memory.answers.models import Result
+from vector_memory.clients.events import HOOKS
 from vector_memory.domain import utc_now
 from vector_memory.domain.user_files import read_file
 from vector_memory.errors import (
@@ -47,7 +48,7 @@ from vector_memory.errors import (
 from vector_memory.server.app import add_listed
 from vector_memory.server.early import EarlyClient, take_standard_streams
 from vector_memory.server.fastmcp_adapter import MemoryServer, serve_streams
-from vector_memory.server.hooks import HEARD_AT, HOOKS
+from vector_memory.server.hooks import HEARD_AT
 from vector_memory.server.hooks.capture import outcome_in_time
 from vector_memory.server.http.remote import Remote, RemoteClient, Sender, call_of, heard_in
 from vector_memory.server.instructions import instructions_for

@@ -17,11 +17,12 @@ from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, Implementation, InputRequiredResult
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from vector_memory.clients.events import HOOKS
 from vector_memory.domain.text import without_halves
 from vector_memory.errors import AccessDeniedError, DatabaseError, ValidationError, VectorMemoryError
 from vector_memory.server.conversation import SESSION_KEY
 from vector_memory.server.fastmcp_adapter import call_once
-from vector_memory.server.hooks import FAILED, HOOKS
+from vector_memory.server.hooks import FAILED
 from vector_memory.server.tools.confirmation import answers_of_user, can_ask, can_wait_for_user
 from vector_memory.settings import Redact
 from vector_memory.texts.redaction import redact_within, require_no_secret
