@@ -46,6 +46,7 @@ TOML_FILES = {
     "another server": '[mcp_servers.a] # its own\ncommand = "x" # keep\nargs = [\n  "[mcp_servers.b]", # no table\n]\n'
     '\n# about profiles\n[profiles.p]\nmodel = "z"\n',
     "line ends of Windows": '[mcp_servers.a]\r\ncommand = "x"\r\n',
+    "numbers that equal nothing, not even themselves": "a = nan\nb = [-nan, { c = +nan }]\n",
     "a table of servers": '[mcp_servers]\n[mcp_servers.a]\ncommand = """\n[x]\n"""\n',
 }
 
@@ -54,6 +55,7 @@ YAML_FILES = {
     "other keys": "# mine\nmodel: m # fast\n",
     "another server": "servers:\n  a: # its own\n    command: x # keep\n\n# about more\nmore: [1, 2]\n",
     "four spaces": "servers:\n    a:\n        command: x\n        args:\n            - b\n",
+    "a number that does not equal itself": "a: .nan\n",
     "an empty section": "servers: {}\nmore: 1\n",
     "no value": "servers:\nmore: 1\n",
     "no end of the last line": "servers:\n  a:\n    command: x",
@@ -288,7 +290,7 @@ def test_a_changed_timeout_stays_and_a_changed_input_does_not() -> None:
     merged = hooks.merged_hooks({"Stop": slow}, OURS)
     assert merged == OURS | {"Stop": OURS["Stop"] | {"timeout": 60, "statusMessage": "Storing"}}
     assert hooks.places(json_file.content_of(put(put("", {"Stop": slow}), merged)), "vm") == [
-        HookPosition(event, 0, 0) for event in ("Stop", "UserPromptSubmit", "SubagentStop", "PostCompact")
+        HookPosition(event, 0, 0) for event in ("Stop", *(event for event in OURS if event != "Stop"))
     ]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -103,14 +104,13 @@ class Client:
     traps: str = ""
     seen: str = ""
 
-    def is_here(self) -> bool:
-        """Return whether the client is on this machine: its command, or its folder or file in the user's home."""
-        if any(map(shutil.which, self.commands)):
-            return True
-        if InstallScope.USER not in self.files or folder_of_user("") is None:
-            return False
-        file = self.files[InstallScope.USER](Path())
-        return file.is_file() or (file.parent != folder_of_user("") and file.parent.is_dir())
+    def trace(self) -> Path | None:
+        """Return what shows that the client is on this machine, or was: its command, or its file or folder."""
+        home = folder_of_user("")
+        file = self.files[InstallScope.USER](Path()) if InstallScope.USER in self.files and home else None
+        left = [] if file is None else [file, *([] if file.parent == home else [file.parent])]
+        commands = map(Path, filter(None, map(shutil.which, self.commands)))
+        return next(chain(commands, filter(Path.exists, left)), None)
 
 
 def in_home(folder: str, name: str, variable: str = "") -> dict[InstallScope, FileOf]:

@@ -481,7 +481,7 @@ def test_install_alone_connects_everything_on_the_machine_after_one_question(
 ) -> None:
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    assert run("install", "--yes").out == "No client is on this machine that is known here.\n"
+    assert run("install", "--yes").out == "Found no known client on this machine.\n"
     for command in ("opencode", "grok"):
         (tmp_path / "bin" / command).symlink_to("/bin/true")
     (home / ".qwen").mkdir()
@@ -494,6 +494,8 @@ def test_install_alone_connects_everything_on_the_machine_after_one_question(
     assert f"Qwen Code, for all your projects: changes {home}/.qwen/settings.json." in shown.out
     assert f"Gemini CLI is left out: {home}/.gemini/settings.json, line 1" in shown.out
     assert "Grok Build also starts the servers of Cursor: nothing to change." in shown.out
+    assert f"Found {home}/.qwen, but no command `qwen`." in shown.out, "it may have been removed"
+    assert f"Found {tmp_path}/bin" not in shown.out
     assert "+++" not in shown.out
     assert f"+++ {home}/.config/opencode/opencode.json" in run("install", "--dry-run", "--diff").out
     code, _, asked = answered(b"y\n", "install")

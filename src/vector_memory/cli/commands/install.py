@@ -185,12 +185,12 @@ def _is_trusted(place: "ClientConfiguration", how: How) -> bool:
 
 def _install_all(how: How, planned: Callable[[str], Installation]) -> int:
     """Connect all clients on this machine after one question. Return 1 if one cannot be connected."""
-    names = [name for name, client in CLIENTS.items() if client.is_here()]
+    traces = {name: trace for name, client in CLIENTS.items() if (trace := client.trace())}
     ready, failed = [], False
-    for name in names:
+    for name, trace in traces.items():
         client = CLIENTS[name]
         try:
-            if has_them := _has_the_tools(name, names, how):
+            if has_them := _has_the_tools(name, [*traces], how):
                 say(f"{client.title} {has_them}: nothing to change.")
                 continue
             one = planned(name)
@@ -200,10 +200,13 @@ def _install_all(how: How, planned: Callable[[str], Installation]) -> int:
             say(f"{client.title} is left out: {error}")
             continue
         say(_summary_of(one.place, changes) if changes else f"{client.title} is already connected: nothing to change.")
+        if changes and trace.name not in client.commands:
+            missing = f", but no command `{client.commands[0]}`" if client.commands else ""
+            say(f"  Found {trace}{missing}.")
         _show(changes, how)
         ready += [(one, changes)] if changes else []
-    if not names:
-        say("No client is on this machine that is known here.")
+    if not traces:
+        say("Found no known client on this machine.")
     if how.dry_run or not ready:
         return int(failed)
     if not how.yes and not agreed(f"Connect {counted(len(ready), 'client')}?", "Nothing was changed."):

@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections.abc import Mapping
+from math import nan
 from typing import Any
 
 import tomlkit
@@ -55,7 +56,8 @@ def by_hand(_text: str, section: str, name: str, value: Mapping[str, Any]) -> st
 
 def _content_of(text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
+        # One object for every NaN: it does not equal itself, but a dictionary equals one with the same object.
+        return tomllib.loads(text, parse_float=lambda number: nan if "nan" in number else float(number))
     except RecursionError:
         raise ConfigurationError("tables and lists are nested too deeply") from None
     except ValueError as error:  # also for a number of thousands of digits
