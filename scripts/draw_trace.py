@@ -9,6 +9,7 @@ import asyncio
 import sys
 import tempfile
 import threading
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from html import escape
@@ -24,10 +25,13 @@ from vector_memory.server.app import create_server
 from vector_memory.store import SessionMemoryStore
 
 PACKAGE = Path(vector_memory.__file__).parent
-IMAGES = Path(__file__).parents[1] / "docs" / "images"
+ROOT = Path(__file__).parents[1]
+IMAGES = ROOT / "docs" / "images"
 
-ROOMS = ["server", "store", "sessions", "search", "indexing", "chunking", "embedding", "results", "storage"]
-"""The columns, in the order in which they may import each other. Others hold only values, such as domain."""
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+VALUES = {"settings", "domain", "errors"}
+ROOMS = [room for layer in CONTRACTS[0]["layers"] for room in layer.split(" | ") if room not in VALUES]
+"""The columns, in the order in which they may import each other. The others hold only values."""
 
 SERVING = {"MainThread", "AnyIO worker thread"}
 BACKGROUND = {"vectors"}

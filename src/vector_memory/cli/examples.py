@@ -25,7 +25,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "audit --verify": "check that no line is missing",
     },
     "install": {
-        "install": "every client on this machine, after one question",
+        "install": "every client found on this machine, after one question",
         "install claude": "for all projects of Claude Code, each with its own memory",
         "install codex --project --dry-run --diff": "show what would change in this project",
         "install cursor --database-path ~/memory.db": "one memory for all projects",
@@ -89,13 +89,13 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "import-sessions": {
         "import-sessions --dry-run": "show what would be stored for this project",
         "import-sessions --all --client codex": "all sessions of Codex",
-        "import-sessions --again": "texts deleted since, too",
+        "import-sessions --again": "also texts that were deleted since",
     },
     "supersede": {
         "supersede 9 4 7": "9 replaces 4 and 7",
         "supersede 9 --session monday --task T1": "9 replaces this session's earlier memories of the task",
         "supersede 9 7 --release": "it does not replace 7",
-        "supersede 9 7 --merge": "if 9 says all that 7 says",
+        "supersede 9 7 --merge": "if 9 repeats all of 7",
     },
     "delete": {"delete 7 8": "two memories", "delete --session monday --dry-run": "show what would be deleted"},
     "pin": {"pin 7 8": "two memories"},
@@ -118,7 +118,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "models": {"models": "what can be used, and what is installed"},
     "doctor": {"doctor": "check everything", "doctor --fix": "repair what can be repaired"},
     "backup": {"backup ~/backups/monday.db": "while servers keep writing"},
-    "restore": {"restore ~/backups/monday.db --overwrite": "the previous memory is kept next to it"},
+    "restore": {"restore ~/backups/monday.db --overwrite": "keeps the previous memory next to it"},
     "fetch-model": {"fetch-model": "once, before working without a network"},
     "completion": {'eval "$(vector-memory completion bash)"': "in this shell"},
 }

@@ -27,7 +27,7 @@ Import and export:
   import-sessions  store the past sessions of agents on this machine
 
 Maintenance:
-  supersede        replace memories by a later one
+  supersede        mark memories as superseded by a later one
   delete           delete memories, or a session
   pin              keep memories whatever their age
   unpin            undo pin

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vector_memory.clients.client import (
+    CONNECTED,
     Client,
     InstallScope,
     Sessions,
@@ -22,7 +23,7 @@ from vector_memory.clients.client import (
     in_project,
     typed_entry,
 )
-from vector_memory.clients.reading.conversation import Message, Transcript, TranscriptConversation
+from vector_memory.clients.reading.conversation import Transcript, TranscriptConversation
 from vector_memory.clients.reading.lines import (
     Branches,
     FormatError,
@@ -232,30 +233,17 @@ class Reading:
             if self._unread:
                 raise self._unread[0]
             return None
+        meta = self._meta(path) if self._is_subagent else {}
+        agent = _text_field(meta, "agentType") or SUBAGENT if self._is_subagent else self._agent
         is_at_rest = clock.time() - path.stat().st_mtime > REST_SECONDS
-        if not self._is_subagent:
-            conversation = self._conversation(self._agent, is_at_rest=is_at_rest)
-            conversation.finish()
-            return self._transcript(path, tuple(conversation.said))
-        meta = self._meta(path)
-        conversation = self._conversation(_text_field(meta, "agentType") or SUBAGENT, is_at_rest=is_at_rest)
-        said = (
-            conversation.report(_text_field(meta, "description"))
-            if "agentType" not in meta or meta["agentType"]
-            else ()
-        )
-        return self._transcript(path, said)
-
-    def _transcript(self, path: Path, said: tuple[Message, ...]) -> Transcript:
-        return Transcript(path, self._session_id, self._project, said, tuple(self._unread), tuple(self._unknown))
-
-    def _conversation(self, agent_id: str, *, is_at_rest: bool) -> TranscriptConversation:
-        """Return what was said, without what the user went back from."""
-        conversation, left = TranscriptConversation(agent_id, is_at_rest), self._branches.left()
+        conversation, left = TranscriptConversation(agent, is_at_rest), self._branches.left()
         for said in self._said:
-            if said.line_id not in left:
+            if said.line_id not in left:  # the user went back from it
                 said.note(conversation)
-        return conversation
+        kept = conversation.result(is_report=self._is_subagent, title=_text_field(meta, "description"))
+        if not meta.get("agentType", SUBAGENT):
+            kept = ()
+        return Transcript(path, self._session_id, self._project, kept, tuple(self._unread), tuple(self._unknown))
 
     def _meta(self, path: Path) -> dict[str, Any]:
         """Return what is known of a sub-agent; nothing for earlier releases, which wrote no such file."""
@@ -290,10 +278,9 @@ CLIENT = Client(
     title="Claude Code",
     by_command=frozenset({InstallScope.USER}),
     files={InstallScope.USER: lambda _: home_of("", "CLAUDE_CONFIG_DIR") / ".claude.json", **in_project(".mcp.json")},
-    section="mcpServers",
     entry=typed_entry,
     approval={
-        InstallScope.USER: "Nothing needs approval: sessions that start from now on are connected.",
+        InstallScope.USER: CONNECTED,
         InstallScope.PROJECT: 'Start `claude` in this project and choose "Use this MCP server" when it asks about '
         '.mcp.json; another answer is preselected. Until then the server is "pending approval".',
     },

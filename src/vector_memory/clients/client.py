@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -31,14 +30,15 @@ FileOf = Callable[[Path], Path]
 Entry = dict[str, Any]
 
 
-def plain_entry(command: str, *words: str) -> Entry:
-    """Return the entry of most clients."""
-    return {"command": command, "args": list(words)}
+def entry_with(**more: Any) -> Callable[..., Entry]:
+    """Return what makes an entry of a command line, with more keys."""
+    return lambda command, *words: {**more, "command": command, "args": [*words]}
 
 
-def typed_entry(command: str, *words: str) -> Entry:
-    """Return the entry of clients that have to be told how to reach the server."""
-    return {"type": "stdio", "command": command, "args": list(words)}
+plain_entry, typed_entry = entry_with(), entry_with(type="stdio")
+"""Make the entries of most clients, and of those that need to know how to reach the server."""
+
+CONNECTED = "Sessions that start from now on are connected."
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ class Client:
 
     title: str
     files: Mapping[InstallScope, FileOf]
-    section: str
-    approval: Mapping[InstallScope, str]
+    section: str = "mcpServers"
+    approval: Mapping[InstallScope, str] = field(default_factory=lambda: dict.fromkeys(InstallScope, CONNECTED))
     format: Literal["json", "toml", "yaml", "yaml list"] = "json"
     entry: Callable[..., Entry] = plain_entry
     reads_comments: bool = False
@@ -118,6 +118,11 @@ def in_home(folder: str, name: str, variable: str = "") -> dict[InstallScope, Fi
     return {InstallScope.USER: lambda _project: home_of(folder, variable or "HOME") / name}
 
 
+def in_configuration(name: str) -> dict[InstallScope, FileOf]:
+    """Return a file in the user's folder for configuration."""
+    return in_home(".config", name, "XDG_CONFIG_HOME")
+
+
 def in_project(name: str) -> dict[InstallScope, FileOf]:
     """Return a file in the project."""
     return {InstallScope.PROJECT: lambda project: project / name}
@@ -144,17 +149,14 @@ def application_data(name: str) -> Path:
     return home_of(".config", "XDG_CONFIG_HOME") / name
 
 
-CONNECTED = "Sessions that start from now on are connected."
+def sessions_below(
+    home: Callable[[], Path | None], variable: str, read: Callable[[Path], Transcript | None], *patterns: str
+) -> Sessions:
+    """Return the sessions in the files of a client with these names, whatever project they are about."""
 
-AT_ONCE = {InstallScope.USER: CONNECTED, InstallScope.PROJECT: CONNECTED}
+    def transcripts(_project: Path | None) -> Iterator[Path]:
+        folder = home()
+        for pattern in patterns if folder else ():
+            yield from sorted(path for path in Path(folder or "").glob(pattern) if path.is_file())
 
-
-def found_below(home: Callable[[], Path | None], *patterns: str) -> Callable[[Path | None], Iterator[Path]]:
-    """Return what yields the files of a client with these names, whatever project they are about."""
-    return partial(_found_below, home, patterns)
-
-
-def _found_below(home: Callable[[], Path | None], patterns: tuple[str, ...], _project: Path | None) -> Iterator[Path]:
-    folder = home()
-    for pattern in patterns if folder else ():
-        yield from sorted(path for path in Path(folder or "").glob(pattern) if path.is_file())
+    return Sessions(home, transcripts, read, variable)

@@ -7,7 +7,7 @@ import re
 from functools import partial
 from pathlib import Path
 
-from vector_memory.clients.client import CONNECTED, Client, Entry, InstallScope, Sessions, found_below, in_home
+from vector_memory.clients.client import Client, InstallScope, in_home, sessions_below, typed_entry
 from vector_memory.clients.reading.conversation import Transcript, TranscriptConversation
 from vector_memory.clients.reading.lines import (
     Line,
@@ -26,8 +26,6 @@ TYPED = re.compile(r"<user_input\b[^>]*>(.*?)</user_input>", re.DOTALL)
 
 LEAD = "lead"
 
-MESSAGES = ".messages.json"
-
 
 def cline_session(path: Path) -> Transcript | None:
     """Return what is worth remembering of a transcript. Raises FormatError, OSError."""
@@ -37,13 +35,8 @@ def cline_session(path: Path) -> Transcript | None:
     conversation = TranscriptConversation("@cline/core" if agent == LEAD else agent[:MAX_IDENTIFIER])
     messages = enumerate(field_of(1, content, "messages", list), 1)
     unread = heard(messages, partial(_note_cline, conversation), conversation.miss)
-    if agent == LEAD:
-        conversation.finish()
-        said = tuple(conversation.said)
-    else:
-        said = conversation.report(None)
     session_id, project = field_of(1, about, "session_id", str), field_of(1, about, "cwd", str)
-    return Transcript(path, session_id, project, said, tuple(unread))
+    return Transcript(path, session_id, project, conversation.result(is_report=agent != LEAD), tuple(unread))
 
 
 def _note_cline(conversation: TranscriptConversation, number: int, message: Line) -> None:
@@ -56,24 +49,17 @@ def _note_cline(conversation: TranscriptConversation, number: int, message: Line
         conversation.prompt(typed, time_in_ms(number, message.get("ts")))
 
 
-def cline_entry(command: str, *words: str) -> Entry:
-    """Return an entry with its transport."""
-    return {"transport": {"type": "stdio", "command": command, "args": list(words)}}
-
-
-cline_home = partial(folder_of_user, ".cline", "CLINE_DIR")
-
 CLIENT = Client(
     title="Cline",
     files=in_home(".cline", "data/settings/cline_mcp_settings.json", "CLINE_DIR"),
-    section="mcpServers",
-    entry=cline_entry,
+    entry=lambda *words: {"transport": typed_entry(*words)},
     # All projects have one server, which runs in the first one.
     shared=frozenset({InstallScope.USER}),
-    approval={InstallScope.USER: CONNECTED},
     commands=("cline",),
     instructions="AGENTS.md",
-    sessions=Sessions(cline_home, found_below(cline_home, f"data/sessions/*/*{MESSAGES}"), cline_session, "CLINE_DIR"),
+    sessions=sessions_below(
+        partial(folder_of_user, ".cline", "CLINE_DIR"), "CLINE_DIR", cline_session, "data/sessions/*/*.messages.json"
+    ),
     longest_answer="8,000 characters, the middle is cut",
     traps="starts one server for all projects; leaves out a server that needs more than 3 seconds; shows no "
     "instructions of servers",

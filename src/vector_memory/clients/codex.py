@@ -106,12 +106,11 @@ def read(path: Path) -> Transcript | None:
             unknown.append(line["type"])
 
     unread = heard(lines, hear, conversation.miss)
-    if subagent:
-        root = meta.get("session_id")
-        session_id, said = root if isinstance(root, str) else session_id, conversation.report(None)
-    else:
-        conversation.finish()
-        said = tuple(_without_copies(conversation.said, meta))
+    said = conversation.result(is_report=bool(subagent))
+    if not subagent:
+        said = _without_copies(said, meta)
+    elif isinstance(root := meta.get("session_id"), str):
+        session_id = root
     return Transcript(path, session_id, project, said, tuple(unread), tuple(unknown))
 
 
@@ -127,7 +126,7 @@ def _meta(lines: Iterator[tuple[int, Line | FormatError]]) -> tuple[int, Line]:
     return number, field_of(number, first, "payload", dict)
 
 
-def _without_copies(said: list[Message], meta: Line) -> list[Message]:
+def _without_copies(said: tuple[Message, ...], meta: Line) -> tuple[Message, ...]:
     """Return what was said in a session without what it has copied from the one that it was forked from."""
     source = meta.get("forked_from_id")
     path = next(_rollouts(f"*{escape(source)}"), None) if isinstance(source, str) else None

@@ -7,7 +7,7 @@ import json
 from functools import partial
 from pathlib import Path
 
-from vector_memory.clients.client import CONNECTED, Client, Entry, InstallScope, Sessions, found_below, in_home
+from vector_memory.clients.client import Client, entry_with, in_home, sessions_below
 from vector_memory.clients.reading.conversation import Transcript, TranscriptConversation
 from vector_memory.clients.reading.lines import (
     FormatError,
@@ -33,8 +33,7 @@ def continue_chat(path: Path) -> Transcript | None:
     time, conversation = _began(path.with_name(INDEX), session_id), TranscriptConversation("continue-cli-client")
     said = enumerate(field_of(1, content, "history", list), 1)
     unread = heard(said, partial(_note_item, conversation, time), conversation.miss)
-    conversation.finish()
-    return Transcript(path, session_id, project.removeprefix("file://"), tuple(conversation.said), tuple(unread))
+    return Transcript(path, session_id, project.removeprefix("file://"), conversation.result(), tuple(unread))
 
 
 def _began(index: Path, session_id: str) -> str:
@@ -58,24 +57,18 @@ def _note_item(conversation: TranscriptConversation, time: str, number: int, ite
         conversation.answer(text, time, is_final=not message.get("toolCalls"))
 
 
-def continue_entry(command: str, *words: str) -> Entry:
-    """Return an entry of the list, with its name."""
-    return {"name": "vector-memory", "command": command, "args": list(words)}
-
-
-continue_home = partial(folder_of_user, ".continue", "CONTINUE_GLOBAL_DIR")
-
 CLIENT = Client(
     title="Continue",
     files=in_home(".continue", "config.yaml", "CONTINUE_GLOBAL_DIR"),
-    section="mcpServers",
     format="yaml list",
-    entry=continue_entry,
-    approval={InstallScope.USER: CONNECTED},
+    entry=entry_with(name="vector-memory"),
     commands=("cn",),
     instructions="AGENTS.md",
-    sessions=Sessions(
-        continue_home, found_below(continue_home, "sessions/*.json"), continue_chat, "CONTINUE_GLOBAL_DIR"
+    sessions=sessions_below(
+        partial(folder_of_user, ".continue", "CONTINUE_GLOBAL_DIR"),
+        "CONTINUE_GLOBAL_DIR",
+        continue_chat,
+        "sessions/*.json",
     ),
     longest_answer="no limit",
     traps="shows no instructions of servers; does not start at all if a server does not answer within 2 minutes",

@@ -7,11 +7,10 @@ import re
 from functools import partial
 from pathlib import Path
 
-from vector_memory.clients.client import CONNECTED, Client, Entry, InstallScope, Sessions, found_below, in_home
+from vector_memory.clients.client import Client, entry_with, in_home, sessions_below
 from vector_memory.clients.reading.conversation import Message, Transcript, TranscriptConversation
 from vector_memory.clients.reading.lines import FormatError, Line, field_of, heard, read_lines, time_of
 from vector_memory.domain.user_files import folder_of_user
-from vector_memory.domain.validation import MAX_TITLE
 
 FAMILIES = re.compile(
     "agent|assistant|auto_mode_switch|capabilities|commands?|elicitation|exit_plan_mode|external_tool|hook"
@@ -31,8 +30,7 @@ def copilot_session(path: Path) -> Transcript | None:
         if unread:
             raise unread[0]
         return None
-    reading.main.finish()
-    said = (*reading.main.said, *reading.reports)
+    said = (*reading.main.result(), *reading.reports)
     return Transcript(path, reading.session_id, reading.project, said, tuple(unread), tuple(reading.unknown))
 
 
@@ -56,7 +54,7 @@ class _EventReading:
         self.main = TranscriptConversation("copilot-cli")
         self.reports: list[Message] = []
         self.unknown: list[str] = []
-        self._agents: dict[str, tuple[TranscriptConversation, str]] = {}
+        self._agents: dict[str, tuple[TranscriptConversation, object]] = {}
 
     def hear(self, number: int, line: Line) -> None:
         """Note what an event says. Raises FormatError."""
@@ -69,7 +67,7 @@ class _EventReading:
         if kind == "subagent.started":
             data = field_of(number, line, "data", dict)
             agent = TranscriptConversation(field_of(number, data, "agentName", str))
-            self._agents[str(agent_id)] = agent, str(data.get("agentDescription") or "")[:MAX_TITLE]
+            self._agents[str(agent_id)] = agent, data.get("agentDescription")
         elif agent_id in self._agents:
             self._of_agent(number, line, *self._agents[str(agent_id)])
         elif agent_id is None:
@@ -81,9 +79,9 @@ class _EventReading:
             self.project = field_of(number, context, "cwd", str)
         self.session_id = self.session_id or field_of(number, data, "sessionId", str)
 
-    def _of_agent(self, number: int, line: Line, agent: TranscriptConversation, title: str) -> None:
+    def _of_agent(self, number: int, line: Line, agent: TranscriptConversation, title: object) -> None:
         if line["type"] in ("subagent.completed", "subagent.failed"):
-            self.reports += agent.report(title or None)
+            self.reports += agent.result(is_report=True, title=title)
         else:
             _note_event(agent, number, line)
 
@@ -103,23 +101,17 @@ def _note_event(conversation: TranscriptConversation, number: int, line: Line) -
         conversation.summary(data["summaryContent"], time_of(number, line), line_id=line.get("id"))
 
 
-def copilot_entry(command: str, *words: str) -> Entry:
-    """Return an entry that offers all tools: without `tools` there are none."""
-    return {"type": "local", "command": command, "args": list(words), "tools": ["*"]}
-
-
-copilot_home = partial(folder_of_user, ".copilot", "COPILOT_HOME")
-
 CLIENT = Client(
     title="Copilot CLI",
     files=in_home(".copilot", "mcp-config.json", "COPILOT_HOME"),
-    section="mcpServers",
-    entry=copilot_entry,
-    approval={InstallScope.USER: CONNECTED},
+    entry=entry_with(type="local", tools=["*"]),  # without `tools` there are none
     commands=("copilot",),
     instructions="AGENTS.md",
-    sessions=Sessions(
-        copilot_home, found_below(copilot_home, "session-state/*/events.jsonl"), copilot_session, "COPILOT_HOME"
+    sessions=sessions_below(
+        partial(folder_of_user, ".copilot", "COPILOT_HOME"),
+        "COPILOT_HOME",
+        copilot_session,
+        "session-state/*/events.jsonl",
     ),
     longest_answer="20,480 bytes, then a file and 500 characters",
     traps="shows no instructions of servers; in trusted folders it also starts the servers of `.mcp.json`",

@@ -1,12 +1,11 @@
 """Clients of which only the documents are known here: none of them runs without a screen or an account."""
 
 from vector_memory.clients.client import (
-    CONNECTED,
     Client,
     Entry,
     InstallScope,
     application_data,
-    home_of,
+    in_configuration,
     in_home,
     in_project,
     typed_entry,
@@ -15,34 +14,29 @@ from vector_memory.clients.client import (
 IN_EDITOR = ("--working-dir", "${workspaceFolder}")
 """Editors start servers in any folder and put the project's path here."""
 
-FOR_USER = {InstallScope.USER: CONNECTED}
 SHARED = frozenset({InstallScope.USER})
 
 
 def goose_entry(command: str, *words: str) -> Entry:
     """Return what Goose calls an extension."""
-    return {
-        "name": "vector-memory",
-        "type": "stdio",
-        "enabled": True,
-        "timeout": 300,
-        "cmd": command,
-        "args": list(words),
-    }
+    more = {"name": "vector-memory", "type": "stdio", "enabled": True, "timeout": 300}
+    return {**more, "cmd": command, "args": list(words)}
+
+
+def in_any_scope(steps: str) -> dict[InstallScope, str]:
+    """Return what the user must do in any scope."""
+    return dict.fromkeys(InstallScope, steps)
 
 
 CLIENTS = {
     "cursor": Client(
         title="Cursor",
         files={**in_home(".cursor", "mcp.json"), **in_project(".cursor/mcp.json")},
-        section="mcpServers",
         reads_comments=True,
         place=IN_EDITOR,
         commands=("cursor", "cursor-agent"),
         instructions="AGENTS.md",
-        approval=dict.fromkeys(
-            InstallScope, "In Cursor, open Settings, MCP, and switch vector-memory on if it is off."
-        ),
+        approval=in_any_scope("In Cursor, open Settings, MCP, and switch vector-memory on if it is off."),
     ),
     "vscode": Client(
         title="VS Code",
@@ -59,93 +53,66 @@ CLIENTS = {
         shared=SHARED,
         default=InstallScope.PROJECT,
         commands=("code",),
-        approval=dict.fromkeys(
-            InstallScope, 'In VS Code, run "MCP: List Servers", start vector-memory, and confirm that you trust it.'
+        approval=in_any_scope(
+            'In VS Code, run "MCP: List Servers", start vector-memory, and confirm that you trust it.'
         ),
     ),
     "desktop": Client(
         title="Claude Desktop",
         files={InstallScope.USER: lambda _project: application_data("Claude") / "claude_desktop_config.json"},
-        section="mcpServers",
         shared=SHARED,
-        approval={InstallScope.USER: "Quit Claude Desktop and start it again. It asks before it first uses a tool."},
+        approval=in_any_scope("Quit Claude Desktop and start it again. It asks before it first uses a tool."),
     ),
     "antigravity": Client(
         title="Antigravity",
         files=in_home(".gemini/config", "mcp_config.json"),
-        section="mcpServers",
         shared=SHARED,
         commands=("antigravity", "agy"),
-        approval={InstallScope.USER: "In Antigravity, open Manage MCP Servers and refresh the list."},
+        approval=in_any_scope("In Antigravity, open Manage MCP Servers and refresh the list."),
     ),
     "kiro": Client(
         title="Kiro",
         files={**in_home(".kiro/settings", "mcp.json"), **in_project(".kiro/settings/mcp.json")},
-        section="mcpServers",
         shared=frozenset(InstallScope),
         commands=("kiro", "kiro-cli"),
-        approval=dict.fromkeys(InstallScope, CONNECTED),
     ),
     "zed": Client(
         title="Zed",
-        files={
-            InstallScope.USER: lambda _project: home_of(".config", "XDG_CONFIG_HOME") / "zed" / "settings.json",
-            **in_project(".zed/settings.json"),
-        },
+        files={**in_configuration("zed/settings.json"), **in_project(".zed/settings.json")},
         section="context_servers",
         reads_comments=True,
         shared=frozenset(InstallScope),
         commands=("zed", "zeditor"),
-        approval=dict.fromkeys(InstallScope, "In Zed, the agent panel's settings show whether the server is on."),
+        approval=in_any_scope("In Zed, the agent panel's settings show whether the server is on."),
     ),
     "goose": Client(
         title="Goose",
-        files={InstallScope.USER: lambda _project: home_of(".config", "XDG_CONFIG_HOME") / "goose" / "config.yaml"},
+        files=in_configuration("goose/config.yaml"),
         section="extensions",
         format="yaml",
         entry=goose_entry,
         commands=("goose",),
-        approval=FOR_USER,
     ),
-    "devin": Client(
-        title="Devin",
-        files={InstallScope.USER: lambda _project: home_of(".config", "XDG_CONFIG_HOME") / "devin" / "config.json"},
-        section="mcpServers",
-        commands=("devin",),
-        approval=FOR_USER,
-    ),
+    "devin": Client(title="Devin", files=in_configuration("devin/config.json"), commands=("devin",)),
     "droid": Client(
         title="Droid",
         files={**in_home(".factory", "mcp.json"), **in_project(".factory/mcp.json")},
-        section="mcpServers",
         entry=typed_entry,
         commands=("droid",),
-        approval=dict.fromkeys(InstallScope, CONNECTED),
     ),
-    "auggie": Client(
-        title="Auggie",
-        files=in_home(".augment", "settings.json"),
-        section="mcpServers",
-        commands=("auggie",),
-        approval=FOR_USER,
-    ),
+    "auggie": Client(title="Auggie", files=in_home(".augment", "settings.json"), commands=("auggie",)),
     "amp": Client(
         title="Amp",
-        files={InstallScope.USER: lambda _project: home_of(".config", "XDG_CONFIG_HOME") / "amp" / "settings.json"},
+        files=in_configuration("amp/settings.json"),
         section="amp.mcpServers",
         reads_comments=True,
         commands=("amp",),
-        approval=FOR_USER,
     ),
     "crush": Client(
         title="Crush",
-        files={
-            InstallScope.USER: lambda _project: home_of(".config", "XDG_CONFIG_HOME") / "crush" / "crush.json",
-            **in_project("crush.json"),
-        },
+        files={**in_configuration("crush/crush.json"), **in_project("crush.json")},
         section="mcp",
         entry=typed_entry,
         commands=("crush",),
-        approval=dict.fromkeys(InstallScope, CONNECTED),
     ),
 }

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from vector_memory.clients.client import CONNECTED, Client, InstallScope, Sessions, found_below, in_home, in_project
+from vector_memory.clients.client import CONNECTED, Client, InstallScope, in_home, in_project, sessions_below
 from vector_memory.clients.reading.conversation import Transcript, TranscriptConversation
 from vector_memory.clients.reading.lines import FormatError, Line, field_of, heard, read_lines, time_of
 from vector_memory.domain.user_files import folder_of_user, read_file
@@ -46,12 +46,7 @@ def gemini_session(path: Path) -> Transcript | None:
             unknown.append(str(line.get("type")))
 
     unread = heard(messages, hear, conversation.miss)
-    if is_subagent:
-        said = conversation.report(None)
-    else:
-        conversation.finish()
-        said = tuple(conversation.said)
-    project = read_file(root).decode(errors="replace").strip()
+    project, said = read_file(root).decode(errors="replace").strip(), conversation.result(is_report=is_subagent)
     return Transcript(path, session_id, project, said, tuple(unread), tuple(unknown))
 
 
@@ -119,7 +114,6 @@ def _note_message(conversation: TranscriptConversation, number: int, line: Line)
 CLIENT = Client(
     title="Gemini CLI",
     files={**in_home("", ".gemini/settings.json", "GEMINI_CLI_HOME"), **in_project(".gemini/settings.json")},
-    section="mcpServers",
     reads_comments=True,
     approval={
         InstallScope.USER: CONNECTED,
@@ -131,9 +125,7 @@ CLIENT = Client(
     "tool without asking.",
     commands=("gemini",),
     checked_with="gemini mcp list",
-    sessions=Sessions(
-        gemini_home, found_below(gemini_home, "tmp/*/chats/**/*.jsonl"), gemini_session, "GEMINI_CLI_HOME"
-    ),
+    sessions=sessions_below(gemini_home, "GEMINI_CLI_HOME", gemini_session, "tmp/*/chats/**/*.jsonl"),
     longest_answer="40,000 characters, then 8,000 of the beginning and 32,000 of the end",
     traps="passes no environment variable whose name has KEY, TOKEN, SECRET, PASSWORD or AUTH, nor `DATABASE_URL`",
     seen="0.61.0",

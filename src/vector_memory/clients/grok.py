@@ -7,11 +7,11 @@ import re
 from functools import partial
 from pathlib import Path
 
-from vector_memory.clients.client import AT_ONCE, Client, Sessions, found_below, in_home, in_project
+from vector_memory.clients.client import Client, in_home, in_project, sessions_below
 from vector_memory.clients.reading.conversation import Transcript, TranscriptConversation
 from vector_memory.clients.reading.lines import Line, field_of, heard, read_lines, read_object, time_in_ms
 from vector_memory.domain.user_files import folder_of_user
-from vector_memory.domain.validation import MAX_IDENTIFIER, MAX_TITLE
+from vector_memory.domain.validation import MAX_IDENTIFIER
 
 AGENT = "grok-shell-vector-memory"
 """The name that Grok Build gives itself."""
@@ -36,10 +36,7 @@ def grok_session(path: Path) -> Transcript | None:
     reading.end_text()
     if is_subagent:
         session_id = str(meta.get("parent_session_id") or session_id)
-        said = reading.conversation.report(str(meta.get("description") or "")[:MAX_TITLE] or None)
-    else:
-        reading.conversation.finish()
-        said = tuple(reading.conversation.said)
+    said = reading.conversation.result(is_report=is_subagent, title=meta.get("description"))
     return Transcript(path, session_id, project, said, tuple(unread), tuple(reading.unknown))
 
 
@@ -84,18 +81,17 @@ class _UpdateReading:
         self._text, self._kind = "", ""
 
 
-grok_home = partial(folder_of_user, ".grok", "GROK_HOME")
-
 CLIENT = Client(
     title="Grok Build",
     files={**in_home(".grok", "config.toml", "GROK_HOME"), **in_project(".grok/config.toml")},
     section="mcp_servers",
     format="toml",
-    approval=AT_ONCE,
     commands=("grok",),
     inherits=("claude", "cursor"),
     checked_with="grok mcp list",
-    sessions=Sessions(grok_home, found_below(grok_home, "sessions/*/*/updates.jsonl"), grok_session, "GROK_HOME"),
+    sessions=sessions_below(
+        partial(folder_of_user, ".grok", "GROK_HOME"), "GROK_HOME", grok_session, "sessions/*/*/updates.jsonl"
+    ),
     traps="the model finds the tools with `search_tool`; also starts the servers of `~/.claude.json`, `.mcp.json` and "
     "Cursor",
     seen="1.0.41",

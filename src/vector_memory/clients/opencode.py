@@ -6,15 +6,14 @@ A session is named by a path below that of the file. A sub-agent has a session o
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vector_memory.clients.client import AT_ONCE, Client, Entry, InstallScope, Sessions, home_of
+from vector_memory.clients.client import Client, Entry, InstallScope, Sessions, home_of
 from vector_memory.clients.reading.conversation import Transcript, TranscriptConversation
 from vector_memory.clients.reading.lines import FormatError, Line, field_of, heard, time_in_ms
 from vector_memory.domain.user_files import folder_of_user
-from vector_memory.domain.validation import MAX_TITLE
 from vector_memory.storage.sqlite.opencode_file import OpencodeSession, session_ids, session_in
 
 PARTS = re.compile("agent|compaction|file|patch|reasoning|retry|snapshot|step-finish|step-start|subtask|text|tool")
@@ -26,42 +25,34 @@ QUOTED = re.compile(r'\A"([^"]*\s[^"]*)"\s*\Z')
 OF_SUBAGENT = re.compile(r"\s*\(@[^)]* subagent\)\Z")
 
 
-@dataclass(frozen=True)
-class SessionsInFile:
-    """The sessions in the file of a client. `name`: of the client, and of its folder and file."""
+def sessions_in_file(name: str) -> Sessions:
+    """Return the sessions in the file of a client. `name`: of the client, and of its folder and file."""
 
-    name: str
-    agent: str
-
-    def home(self) -> Path | None:
-        """Return the folder of the client; None if the user has no home."""
+    def home() -> Path | None:
         data = folder_of_user(".local/share", "XDG_DATA_HOME")
-        return data / self.name if data else None
+        return data / name if data else None
 
-    def transcripts(self, _project: Path | None) -> Iterator[Path]:
-        """Yield a path for each session. Raises DatabaseError."""
-        file = (self.home() or Path()) / f"{self.name}.db"
+    def transcripts(_project: Path | None) -> Iterator[Path]:
+        file = (home() or Path()) / f"{name}.db"
         if file.is_file():
             yield from (file / session_id for session_id in session_ids(file))
 
-    def read(self, path: Path) -> Transcript | None:
-        """Return what is worth remembering of a session; None if it is gone. Raises ValidationError, DatabaseError."""
-        session = session_in(path.parent, path.name)
-        if session is None:
-            return None
-        messages = list(_session_messages(session))
-        agents = [message.get("agent") for _, message in messages if not isinstance(message, FormatError)]
-        is_subagent = session.root != path.name
-        agent = str(next(iter(agents), None) or "subagent") if is_subagent else self.agent
-        conversation = TranscriptConversation(agent)
-        unread = heard(messages, lambda number, line: _note_parts(conversation, number, line), conversation.miss)
-        if is_subagent:
-            said = conversation.report(OF_SUBAGENT.sub("", session.title)[:MAX_TITLE] or None)
-        else:
-            conversation.finish()
-            said = tuple(conversation.said)
-        unknown = tuple(kind for kind in session.kinds if not PARTS.fullmatch(kind))
-        return Transcript(path, session.root, session.folder, said, tuple(unread), unknown)
+    return Sessions(home, transcripts, partial(_read_session, name), "XDG_DATA_HOME")
+
+
+def _read_session(client: str, path: Path) -> Transcript | None:
+    """Return what is worth remembering of a session; None if it is gone. Raises ValidationError, DatabaseError."""
+    session = session_in(path.parent, path.name)
+    if session is None:
+        return None
+    messages = list(_session_messages(session))
+    agents = [message.get("agent") for _, message in messages if not isinstance(message, FormatError)]
+    is_subagent = session.root != path.name
+    conversation = TranscriptConversation(str(next(iter(agents), None) or "subagent") if is_subagent else client)
+    unread = heard(messages, partial(_note_parts, conversation), conversation.miss)
+    said = conversation.result(is_report=is_subagent, title=OF_SUBAGENT.sub("", session.title))
+    unknown = tuple(kind for kind in session.kinds if not PARTS.fullmatch(kind))
+    return Transcript(path, session.root, session.folder, said, tuple(unread), unknown)
 
 
 def _session_messages(session: OpencodeSession) -> Iterator[tuple[int, Line | FormatError]]:
@@ -113,8 +104,6 @@ def configuration(name: str, ending: str) -> Path:
     return either(home_of(".config", "XDG_CONFIG_HOME") / name, f"{name}{ending}", f"{name}{other}")
 
 
-OF_OPENCODE = SessionsInFile("opencode", "opencode")
-
 CLIENT = Client(
     title="opencode",
     files={
@@ -124,10 +113,9 @@ CLIENT = Client(
     section="mcp",
     entry=local_entry,
     reads_comments=True,
-    approval=AT_ONCE,
     commands=("opencode",),
     checked_with="opencode mcp list",
-    sessions=Sessions(OF_OPENCODE.home, OF_OPENCODE.transcripts, OF_OPENCODE.read, "XDG_DATA_HOME"),
+    sessions=sessions_in_file("opencode"),
     longest_answer="50 KiB or 2,000 lines, then a file",
     seen="1.18.33",
 )

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from vector_memory.clients.claude import Reading
-from vector_memory.clients.client import AT_ONCE, Client, Sessions, found_below, in_home, in_project
+from vector_memory.clients.client import Client, in_home, in_project, sessions_below
 from vector_memory.clients.reading.conversation import Transcript
 from vector_memory.clients.reading.lines import FormatError, Line, field_of, read_lines
 from vector_memory.domain.user_files import folder_of_user
@@ -46,21 +46,18 @@ def _as_of_claude(number: int, line: Line) -> Line:
     return line | {"message": {"content": content, "stop_reason": stop}, "isMeta": is_note}
 
 
-qwen_home = partial(folder_of_user, ".qwen", "QWEN_HOME")
-
 CLIENT = Client(
     title="Qwen Code",
     files={**in_home(".qwen", "settings.json", "QWEN_HOME"), **in_project(".qwen/settings.json")},
-    section="mcpServers",
     reads_comments=True,
-    approval=AT_ONCE,
     commands=("qwen",),
     checked_with="qwen mcp list",
-    sessions=Sessions(
-        qwen_home,
-        found_below(qwen_home, "projects/*/chats/*.jsonl", "projects/*/subagents/*/agent-*.jsonl"),
-        qwen_session,
+    sessions=sessions_below(
+        partial(folder_of_user, ".qwen", "QWEN_HOME"),
         "QWEN_HOME",
+        qwen_session,
+        "projects/*/chats/*.jsonl",
+        "projects/*/subagents/*/agent-*.jsonl",
     ),
     longest_answer="28,000 characters, then a file and 2,000",
     traps="the model finds the tools with `tool_search`",

@@ -145,8 +145,8 @@ class Settings(BaseModel):
     max_pending_vectors: int = Field(
         default=100,
         ge=0,
-        description="While the vectors of more memories than this are outstanding, the server acknowledges what it has "
-        "stored up to 40 seconds later, so that the backlog stays small; 0: at once.",
+        description="While more memories than this wait for vectors, acknowledge each store up to 40 seconds later, so "
+        "that the backlog stays small; 0: never delay.",
     )
     default_chunk_size: int = Field(default=450, ge=32, le=8192, description="Target size of a chunk, in tokens.")
     default_chunk_overlap: int = Field(
@@ -163,13 +163,13 @@ class Settings(BaseModel):
     )
     late_interaction: bool = Field(
         default=True,
-        description="Rerank the best results by comparing single words in context. Each passage then takes about "
-        "3 kB more. It needs a model that is good at it, as the default and multilingual-e5-small are.",
+        description="Rerank the best results by comparing single words in context. Takes about 3 kB more for each "
+        "passage, and a model suited to it, such as the default or multilingual-e5-small.",
     )
     later: bool = Field(
         default=True,
-        description="With each result, name later memories on its subject. They are found when vectors are computed; "
-        "it needs a model that can tell, as the default and multilingual-e5-small can.",
+        description="With each result, list later memories on the same subject. They are linked when vectors are "
+        "computed, with a model suited to it, such as the default or multilingual-e5-small.",
     )
     vector_search_batch_size: int = Field(
         default=100,

@@ -19,7 +19,7 @@ def pin(
     filters: Filters = Filters(),
     here: StoreFlags = StoreFlags(),
 ) -> None:
-    """Pin memories: neither their age nor a policy removes them, and they lead their session's context."""
+    """Pin memories: age and policies no longer remove them, and they come first in their session's context."""
     _pin_all(memory_ids, filters, here, pinned=True)
 
 
@@ -34,13 +34,14 @@ def unpin(
 
 def supersede(
     newer: MemoryId,
+    /,
     *older: MemoryId,
-    release: Annotated[bool, Switch(help="Undo this: it no longer supersedes them.")] = False,
-    merge: Annotated[bool, Switch(help="Only near copies that it repeats; it gets their tags.")] = False,
+    release: Annotated[bool, Switch(help="Undo this: the memory no longer supersedes them.")] = False,
+    merge: Annotated[bool, Switch(help="Only near copies that the memory repeats; it gets their tags.")] = False,
     filters: Filters = Filters(),
     here: StoreFlags = StoreFlags(),
 ) -> None:
-    """Mark earlier memories as superseded by a later one: searches leave them out from now on.
+    """Mark earlier memories as superseded by a later one: searches then leave them out.
 
     Filters select among the earlier ones.
     """

@@ -20,13 +20,13 @@ TITLES = {"installation": "Installation", "place": "Storage", "contents": "Memor
 
 def doctor(
     *,
-    deep: Annotated[bool, Switch(help="Derive chunks, words and vectors from the texts again, and compare.")] = False,
-    fix: Annotated[bool, Switch(help="Check deeply, repair permissions, and rebuild all derived data.")] = False,
+    deep: Annotated[bool, Switch(help="Derive chunks, words and vectors again, and compare them.")] = False,
+    fix: Annotated[bool, Switch(help="Check as --deep does, repair permissions, and rebuild derived data.")] = False,
     here: ModelFlags = ModelFlags(),
 ) -> int:
     """Check the installation and the memory. Exit code 0: healthy, 1: not healthy.
 
-    Without --fix nothing is changed. To repair a damaged file, --fix copies it; stop all servers first.
+    Changes nothing without --fix. To repair a damaged file, --fix copies it: stop all servers first.
     """
     address = here.log(creatable(here.place))
     examiner = Doctor(address, here.settings, EmbeddingModel(lambda: load_embedder(here.settings)))

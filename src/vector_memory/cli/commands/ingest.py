@@ -82,13 +82,15 @@ def ingest(
     facts: Facts = Facts(),
     here: StoreFlags = StoreFlags(),
 ) -> int:
-    """Store Markdown or text files, each as a memory. Can be interrupted and repeated: stored files are skipped.
+    """Store Markdown or text files, each as a memory. Can be interrupted and repeated: it skips stored files.
 
-    A folder stands for all its .md, .markdown and .txt files that are not hidden. Title, tags and date come from the
-    front matter. Without it, the title is the first heading of a Markdown file, or the file name. The metadata keeps
-    the path as `source`: relative to the repository or, without one, beginning with the name of the folder. --sync
-    recognizes a file by this path, among the memories of the same session, kind, agent, iteration and task.
-    A deleted text stays gone, unless you name the file itself, without --sync.
+    A folder stands for all its .md, .markdown and .txt files that are not hidden.
+    Title, tags and date come from the front matter. Without it, the title is
+    the first heading of a Markdown file, or the file name. The metadata keeps
+    the path as `source`: relative to the repository or, without one, beginning
+    with the name of the folder. --sync recognizes a file by this path, among the
+    memories of the same session, kind, agent, iteration and task. A deleted text
+    stays gone, unless you name the file itself, without --sync.
 
     Exit code 0: every file is stored, 1: some are not.
     """

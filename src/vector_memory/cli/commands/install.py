@@ -26,9 +26,9 @@ else:  # cyclopts would offer an enumeration's names, not its values
     ClientName = Literal[tuple(CLIENTS)]
     ProfileName = Literal[tuple(profile.value for profile in Profile)]
 
-Name = Annotated[ClientName, Parameter(name="CLIENT", help="Client to change.")]
+Name = Annotated[ClientName, Parameter(name="CLIENT", help="Client to disconnect.")]
 NameOrAll = Annotated[
-    ClientName | None, Parameter(name="CLIENT", help="Client to change; default: all that are on this machine.")
+    ClientName | None, Parameter(name="CLIENT", help="Client to connect; default: every one found on this machine.")
 ]
 
 
@@ -133,16 +133,16 @@ def install(
         Parameter(help="core: eight session tools in 1,350 tokens (default); full: all of the toolsets."),
     ] = None,
     toolsets: Annotated[
-        str, Parameter(help="Groups of tools, as for `serve`; all except session need --profile full.")
+        str, Parameter(help="Groups of tools, as for `serve`; all except session require --profile full.")
     ] = Toolset.SESSION.value,
     read_only: Annotated[bool, Switch(help="Offer only the tools that read.")] = False,
-    http: Annotated[str | None, Parameter(help="Use the shared memory at this URL; needs --token-file.")] = None,
+    http: Annotated[str | None, Parameter(help="Use the shared memory at this URL; requires --token-file.")] = None,
     token_file: Annotated[Path | None, Parameter(help="File with the token for the shared memory.")] = None,
-    tools_only: Annotated[bool, Switch(help="Add no hooks: the memory works only when an agent calls a tool.")] = False,
+    tools_only: Annotated[bool, Switch(help="Add no hooks: only calls of tools store and recall.")] = False,
     trust: Annotated[bool, Switch(help="Let Gemini CLI call every tool without asking, deletions too.")] = False,
     how: HowFlags = How(),
 ) -> int:
-    """Give a client's agents the tools, and hooks that remember without being asked. Asks before it changes files."""
+    """Connect a coding agent: adds the tools, and hooks that store and recall on their own. Asks before any change."""
     from vector_memory.clients.editing.planning import command_line
 
     if database_path is not None and database_url is not None:
@@ -226,7 +226,7 @@ def _has_the_tools(name: str, names: Sequence[str], how: How) -> str:
 
 
 def uninstall(client: Name, /, *, how: HowFlags = How()) -> int:
-    """Disconnect a client: remove this server and its hooks. Memories stay. Asks before it changes files."""
+    """Disconnect a client: remove this server and its hooks. Keeps all memories. Asks before any change."""
     from vector_memory.clients.editing.planning import make, removal
 
     place = how.place(client)

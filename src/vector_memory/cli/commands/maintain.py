@@ -50,7 +50,7 @@ def delete(
 ) -> int:
     """Permanently delete memories and everything derived from them. Only a backup can bring them back.
 
-    Asks first; without a terminal, it requires --yes.
+    Asks for confirmation; without a terminal, --yes is required.
     """
     if bool(memory_ids) == (session is not None):
         raise ConfigurationError("Name what to delete: ids of memories, or a session with --session.")
@@ -87,7 +87,7 @@ def cleanup(
 ) -> int:
     """Permanently delete old memories of all kinds, except tagged and pinned ones. Erases expired memories too.
 
-    Asks first; without a terminal, it requires --yes.
+    Asks for confirmation; without a terminal, --yes is required.
     """
     if policy and days is not None:
         raise ConfigurationError("--policy has its own numbers of days: omit --days, or --policy.")
@@ -155,7 +155,7 @@ def backup(
 ) -> None:
     """Copy the current state of the memory to a file. Servers can keep writing.
 
-    --overwrite replaces ordinary files, and copies by this command that no program has opened since.
+    --overwrite replaces ordinary files, and earlier backups that no program has opened since.
 
     It never replaces a memory or any other database.
     """
@@ -177,7 +177,7 @@ def restore(
     overwrite: Annotated[bool, Switch(help="Replace an existing memory, which is kept in a file next to it.")] = False,
     here: MemoryFlags = MemoryFlags(),
 ) -> None:
-    """Replace the memory with a backup. No server may use the memory while this runs."""
+    """Replace the memory with a backup. Stop all servers that use the memory first."""
     from vector_memory.upkeep.backup import file_of, restore_memory
 
     path = file_of(creatable(here.place))
@@ -221,7 +221,7 @@ HOW_TO_USE_MODEL = (
 def models(*, output: OutputFlags = OutputFlags(), settings: ModelSettingsFlags = DEFAULTS) -> None:
     """List the embedding models: the known ones, which of them are installed, and the one in use.
 
-    Set --embedding-model to another one and run `vector-memory reembed` to change over.
+    To switch, set --embedding-model to another one and run `vector-memory reembed`.
     """
     from vector_memory.embedding.known import KNOWN, by_name
 

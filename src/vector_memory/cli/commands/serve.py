@@ -86,7 +86,7 @@ def ui(
 ) -> None:
     """Open a page over the live memory in a browser: what happened, the memories, and what a search finds.
 
-    Only one browser on this machine can use it, by a link that works once.
+    Only one browser on this machine can use it, through a link that works once.
     """
     address = existing(place) if read_only else creatable(place)
     set_up_logging("ERROR", settings.log_file, files_of(address))

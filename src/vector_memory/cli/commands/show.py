@@ -323,7 +323,7 @@ def review(
     session: Annotated[str | None, Parameter(help="Only this session.")] = None,
     limit: Annotated[int, Parameter(help="Maximum number of lines (1-100).")] = 20,
     dismiss: Annotated[
-        list[str] | None, Parameter(help="Id of a memory that no later one corrects, to list it no more; repeatable.")
+        list[str] | None, Parameter(help="Id of a memory that is still correct: stop listing it; repeatable.")
     ] = None,
     here: MemoryFlags = MemoryFlags(),
 ) -> None:

@@ -94,8 +94,9 @@ def import_(
 ) -> None:
     """Add the memories of an export; memories that already exist are skipped. Can be interrupted and repeated.
 
-    A database of the tagged memory server that came before this one is imported too; it is only read. If any line of
-    an export is invalid, nothing is changed. Vectors of another model are recomputed.
+    Also imports a database of the tagged memory server that preceded this one,
+    without changing it. If any line of an export is invalid, nothing is changed.
+    Vectors of another model are recomputed.
     """
     place = creatable(here.place)
     with opened_export(source) as stream, resumable():
@@ -181,9 +182,9 @@ def copy(
 ) -> None:
     """Copy a memory with its ids, times and vectors, from a file to PostgreSQL or back.
 
-    Everything written is read back and compared. Can be interrupted and repeated.
+    Reads back and compares everything it writes. Can be interrupted and repeated.
 
-    Servers can use the source in the meantime: the next run copies what they stored.
+    Servers can keep using the source: the next run copies what they stored.
 
     No process may use the target before the copy is complete.
     """
@@ -238,14 +239,15 @@ def import_sessions(
     ] = None,
     dry_run: Annotated[bool, Switch(help="Only show what would be stored.")] = False,
     no_redact: Annotated[bool, Switch(help="Store secrets and <private> parts too.")] = False,
-    again: Annotated[bool, Switch(help="Also store texts that were deleted or have expired since.")] = False,
+    again: Annotated[bool, Switch(help="Also store texts that were deleted or have expired.")] = False,
     here: StoreFlags = StoreFlags(),
 ) -> int:
     """Store the past sessions of agents on this machine. Can be interrupted and repeated: it adds only what is new.
 
-    What was deleted, cleaned up or has expired stays gone, unless --again brings it back.
-    Prompts, long answers, sub-agents' reports and summaries keep their times and session ids.
-    Tool results are left out. Secrets and the contents of <private> tags are replaced.
+    Prompts, long answers, sub-agents' reports and summaries keep their times and
+    session ids. Tool results are left out. Secrets and the contents of <private>
+    tags are replaced. Texts that were deleted or have expired since stay gone,
+    unless you add --again.
 
     Exit code 0: every transcript was read, 1: some were not.
     """

@@ -7,7 +7,7 @@ from pathlib import Path
 from vector_memory.clients.reading.lines import FormatError
 from vector_memory.domain import MAIN_AGENT, MemoryKind
 from vector_memory.domain.text import without_halves, without_nul
-from vector_memory.domain.validation import MAX_CONTENT
+from vector_memory.domain.validation import MAX_CONTENT, MAX_TITLE
 from vector_memory.texts.redaction import Redacted, redact
 from vector_memory.writing.writer import hash_of
 
@@ -100,6 +100,13 @@ class TranscriptConversation:
         if self._last is not None and self._is_final and (answer := answer_in(self._last.content)):
             self.said.append(replace(self._last, content=answer))
         self._last, self._is_final = None, False
+
+    def result(self, *, is_report: bool = False, title: object = None) -> tuple[Message, ...]:
+        """Return what is worth remembering at the end: of a sub-agent only its report, with the title."""
+        if is_report:
+            return self.report(str(title or "")[:MAX_TITLE] or None)
+        self.finish()
+        return tuple(self.said)
 
     def report(self, title: str | None) -> tuple[Message, ...]:
         """Return the last text of a sub-agent as its report, if it is at its end and long enough."""
