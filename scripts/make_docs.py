@@ -254,30 +254,14 @@ def configuration() -> Iterator[str]:
         "invalid variable that sets a location or the tools; any other prints a warning, and the default is used."
     )
     yield from ("", "## Where the memory is", "")
-    yield from table(
-        ["Flag", "Variable", "Meaning"],
-        [
-            [
-                flag(name),
-                code(f"VECTOR_MEMORY_{name.upper()}"),
-                field.description,
-            ]
-            for name, field in ServerLocations.model_fields.items()
-        ],
-    )
+    yield from options(ServerLocations, has_defaults=False)
     yield (
         "Give at most one of `--database-path`, `--working-dir` and `--database-url`; with a URL, `--working-dir` says "
         "where exports are written. `~` is expanded. Only their owner can access the file and its folder. "
         "[PostgreSQL as the store](postgresql.md)."
     )
     yield from ("", "## Where the Markdown files are", "")
-    yield from table(
-        ["Flag", "Variable", "Meaning"],
-        [
-            [flag(name), code(f"CWE_{name.upper()}"), field.description + file_default(field.default)]
-            for name, field in FileLocations.model_fields.items()
-        ],
-    )
+    yield from options(FileLocations, "CWE_", has_defaults=False)
     yield "They apply with `--toolsets files`: [memory files](files.md)."
     yield from ("", "## What the server offers", "")
     yield from options(ServerOptions)
@@ -300,20 +284,13 @@ def configuration() -> Iterator[str]:
     )
 
 
-def options(described: type[BaseModel]) -> Iterator[str]:
+def options(described: type[BaseModel], prefix: str = "VECTOR_MEMORY_", *, has_defaults: bool = True) -> Iterator[str]:
     """Yield a table of options, with their flags and variables."""
-    return table(
-        ["Flag", "Variable", "Default", "Meaning"],
-        [
-            [flag(name), code(f"VECTOR_MEMORY_{name.upper()}"), value(field.default), field.description]
-            for name, field in described.model_fields.items()
-        ],
-    )
-
-
-def file_default(default: Path | None) -> str:
-    """Say which path a setting has by default, if its description does not."""
-    return f" Default: `{default}`." if default else ""
+    rows = [
+        [flag(name), code(f"{prefix}{name.upper()}"), *[value(field.default)] * has_defaults, field.description]
+        for name, field in described.model_fields.items()
+    ]
+    return table(["Flag", "Variable", *["Default"] * has_defaults, "Meaning"], rows)
 
 
 def flag(name: str) -> str:

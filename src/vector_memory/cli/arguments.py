@@ -4,10 +4,9 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, get_args
 
 import pydantic
 from cyclopts import (
@@ -184,7 +183,7 @@ def _missing(argument: Argument, error: CycloptsError) -> str:
     if argument.name.startswith("-"):
         return f"{argument.name} needs a value: {_accepted_by(argument)}."
     words = " ".join(["vector-memory", *(error.command_chain or ()), argument.name])
-    choices = f" ({_accepted_by(argument)})" if _choices(argument.hint) else ""
+    choices = f" ({_accepted_by(argument)})" if argument.get_choices() else ""
     return f"{argument.name}{choices} is required: `{words}`. See `{_help_of(error)}`."
 
 
@@ -216,7 +215,7 @@ def _accepted_by(argument: Argument) -> str:
     name = argument.field_info.name
     if name in Settings.model_fields | ServerOptions.model_fields | HttpOptions.model_fields:
         return accepted(name)
-    if choices := _choices(argument.hint):
+    if choices := argument.get_choices():
         *others, last = choices
         return f"{', '.join(others)} or {last}"
     types = {bool: "true or false", int: "an integer", float: "a number", Path: "a path"}
@@ -226,14 +225,6 @@ def _accepted_by(argument: Argument) -> str:
 def _type(hint: Any) -> Any:
     """Return the type of a flag's value, if it is given."""
     return next((arm for arm in get_args(hint) if arm is not NoneType), hint) if NoneType in get_args(hint) else hint
-
-
-def _choices(hint: object) -> list[str]:
-    """Return the values that a flag of this type accepts, if they are a fixed set."""
-    hint = _type(hint)
-    if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return list(hint)
-    return list(get_args(hint)) if get_origin(hint) is Literal else []
 
 
 def accepted(name: str) -> str:

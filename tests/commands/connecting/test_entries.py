@@ -420,9 +420,9 @@ def test_the_old_entry_is_added_again_when_the_new_one_is_refused(run: Run, home
     ("text", "said"),
     [
         ('{\n"a" 1}', ".claude.json, line 2, column 5"),
-        ("[1]", ".claude.json must hold an object"),
-        ('{"a": ' + "[" * 90_000, ".claude.json cannot be read as JSON"),
-        ('{"a": ' + "9" * 5_000 + "}", ".claude.json cannot be read as JSON"),
+        ("[1]", ".claude.json, the file must hold an object"),
+        ('{"a": ' + "[" * 90_000, ".claude.json, the file must hold an object"),
+        ('{"a": ' + "9" * 5_000 + "}", ".claude.json, the file must hold an object"),
     ],
     ids=range(4),
 )

@@ -170,7 +170,10 @@ class CommandChange:
 
     def shown(self) -> Iterator[str]:
         """Yield the lines of a diff of the entry, and the commands that make the change."""
-        old, new = (_entry_lines(self.name, entry) for entry in (self.before, self.after))
+        old, new = (
+            json.dumps({self.name: entry}, indent=2, ensure_ascii=False).splitlines() if entry else []
+            for entry in (self.before, self.after)
+        )
         yield from difflib.unified_diff(old, new, str(self.path), str(self.path), lineterm="")
         yield ""
         yield from (f"$ {shlex.join(words)}" for words in self.commands())
@@ -243,7 +246,3 @@ def _run(words: list[str]) -> None:
     if done.returncode:
         said = " ".join((done.stderr or done.stdout).split())
         raise ConfigurationError(f"`{shlex.join(words[:3])}` failed: {said}")
-
-
-def _entry_lines(name: str, entry: Mapping[str, Any] | None) -> list[str]:
-    return json.dumps({name: entry}, indent=2, ensure_ascii=False).splitlines() if entry else []

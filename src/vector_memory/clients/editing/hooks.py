@@ -32,7 +32,17 @@ class HookPosition(NamedTuple):
 
 def handlers_for(server: str, silent: Collection[str] = ()) -> Handlers:
     """Return the hooks that call the tools of a server. `silent`: events that the client does not describe fully."""
-    return {event: _handler(server, event) for event in EVENTS if event not in silent}
+    return {
+        name: {
+            "type": "mcp_tool",
+            "server": server,
+            "tool": event.tool,
+            "input": {field: f"${{{field}}}" for field in event.fields},
+            "timeout": event.timeout,
+        }
+        for name, event in EVENTS.items()
+        if name not in silent
+    }
 
 
 def found(content: Mapping[str, Any], server: str) -> Handlers:
@@ -81,12 +91,6 @@ def removed(content: Mapping[str, Any], server: str, original: Mapping[str, Any]
     return changed
 
 
-def _handler(server: str, event: str) -> dict[str, Any]:
-    called = EVENTS[event]
-    handed_over = {field: f"${{{field}}}" for field in called.fields}
-    return {"type": "mcp_tool", "server": server, "tool": called.tool, "input": handed_over, "timeout": called.timeout}
-
-
 def _ours(content: Mapping[str, Any], server: str) -> Iterator[tuple[HookPosition, dict[str, Any]]]:
     for event, groups in _hooks(content).items():
         if event not in EVENTS:
@@ -96,13 +100,9 @@ def _ours(content: Mapping[str, Any], server: str) -> Iterator[tuple[HookPositio
         for group_number, group in enumerate(groups):
             handlers = group.get("hooks") if isinstance(group, dict) else None
             for number, handler in enumerate(handlers if isinstance(handlers, list) else ()):
-                if isinstance(handler, dict) and _is_ours(event, handler, server):
+                ours = {"type": "mcp_tool", "server": server, "tool": EVENTS[event].tool}
+                if isinstance(handler, dict) and handler.items() >= ours.items():
                     yield HookPosition(event, group_number, number), handler
-
-
-def _is_ours(event: str, handler: Mapping[str, Any], server: str) -> bool:
-    ours = ("mcp_tool", server, EVENTS[event].tool)
-    return (handler.get("type"), handler.get("server"), handler.get("tool")) == ours
 
 
 def _hooks(content: Mapping[str, Any]) -> dict[str, Any]:

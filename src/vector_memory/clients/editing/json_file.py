@@ -91,11 +91,6 @@ def remove(text: str, section: str, name: str, original: str = "") -> str:
     return rewritten(text, content)
 
 
-def by_hand(_text: str, section: str, name: str, value: Mapping[str, Any]) -> str:
-    """Return what to tell a user whose file cannot be edited."""
-    return f"put this into the file:\n\n{json.dumps({section: {name: value}}, indent=2, ensure_ascii=False)}"
-
-
 def _section(text: str, section: str) -> dict[str, Any]:
     held = content_of(text).get(section, {})
     if not isinstance(held, dict):
@@ -134,10 +129,8 @@ class _Parser:
     def node(self) -> Node:
         first = self.next()
         node = Node(self.place)
-        if first == "{":
-            self.object(node)
-        elif first == "[":
-            self.array(node)
+        if first in ("{", "["):
+            self.container(node, "}" if first == "{" else "]")
         elif first == '"':
             node.value = self.string()
         else:
@@ -145,33 +138,29 @@ class _Parser:
         node.end = self.place
         return node
 
-    def object(self, node: Node) -> None:
-        node.value = {}
+    def container(self, node: Node, closing: str) -> None:
         self.place += 1
-        while self.next() != "}":
+        while self.next() != closing:
             start = self.place
-            if self.next() != '"':
-                _refuse(self.text, self.place, "a name in double quotes is missing")
-            key = self.string()
-            if key in node.members:
-                _refuse(self.text, start, f'"{key}" appears twice')
-            if self.next() != ":":
-                _refuse(self.text, self.place, "a colon is missing")
-            self.place += 1
-            member = Member(start, self.node())
-            node.value[key], node.members[key] = member.node.value, member
-            member.comma = self.separator("}")
+            key = self.key(node) if closing == "}" else len(node.members)
+            node.members[key] = member = Member(start, self.node())
+            member.comma = self.separator(closing)
         self.place += 1
+        values = {key: member.node.value for key, member in node.members.items()}
+        node.value = values if closing == "}" else list(values.values())
 
-    def array(self, node: Node) -> None:
-        node.value = []
+    def key(self, node: Node) -> str:
+        """Read the name of a member and the colon behind it."""
+        start = self.place
+        if self.next() != '"':
+            _refuse(self.text, self.place, "a name in double quotes is missing")
+        key = self.string()
+        if key in node.members:
+            _refuse(self.text, start, f'"{key}" appears twice')
+        if self.next() != ":":
+            _refuse(self.text, self.place, "a colon is missing")
         self.place += 1
-        while self.next() != "]":
-            member = Member(self.place, self.node())
-            node.members[len(node.value)] = member
-            node.value.append(member.node.value)
-            member.comma = self.separator("]")
-        self.place += 1
+        return key
 
     def separator(self, closing: str) -> int | None:
         """Skip a comma and return its place; None before the closing bracket."""

@@ -65,8 +65,7 @@ class Part:
 
     `found` returns it from the file's text, or None. `put` returns the text with it. `remove` returns the text without
     it, and takes the text from before it was added, as far as that is known. `merged` keeps what the user added to an
-    old one in a new one. `by_hand` says what to do with a file that cannot be edited. `is_plain`: whether the client
-    reads JSON without comments only.
+    old one in a new one. `is_plain`: whether the client reads JSON without comments only.
     """
 
     file: Path
@@ -74,13 +73,7 @@ class Part:
     put: Callable[[str, Held], str]
     remove: Callable[[str, str], str]
     merged: Callable[[Held, Held], Held]
-    by_hand: Callable[[str, Held], str]
     is_plain: bool
-
-    def check(self, text: str) -> None:
-        """Raise ConfigurationError if the client cannot read a text that can be edited."""
-        if self.is_plain:
-            json_file.require_plain(text)
 
 
 def server_entry(place: ClientConfiguration) -> Part:
@@ -92,24 +85,20 @@ def server_entry(place: ClientConfiguration) -> Part:
         put=lambda text, wanted: form.put(text, section, NAME, wanted),
         remove=lambda text, original: form.remove(text, section, NAME, original),
         merged=merged_entry,
-        by_hand=lambda text, wanted: form.by_hand(text, section, NAME, wanted),
         is_plain=form is json_file and not place.client.reads_comments,
     )
 
 
 def hook_calls(file: Path) -> Part:
     """Return the hooks that call the server's tools."""
-
-    def remove(text: str, original: str) -> str:
-        return json_file.rewritten(text, hooks.removed(content_of(text), NAME, content_of(original)))
-
     return Part(
         file,
         found=lambda text: hooks.found(content_of(text), NAME) or None,
         put=lambda text, wanted: json_file.rewritten(text, hooks.added(content_of(text), NAME, wanted)),
-        remove=remove,
+        remove=lambda text, original: json_file.rewritten(
+            text, hooks.removed(content_of(text), NAME, content_of(original))
+        ),
         merged=hooks.merged_hooks,
-        by_hand=lambda _, wanted: f"put this into the file:\n\n{json.dumps(hooks.added({}, NAME, wanted), indent=2)}",
         is_plain=True,
     )
 
@@ -126,13 +115,13 @@ def original_of(part: Part, text: str, there: Held) -> tuple[bool, str | None]:
 
 
 @contextmanager
-def explained(part: Part, text: str, wanted: Held | None = None) -> Iterator[None]:
+def explained(part: Part, wanted: Held | None = None) -> Iterator[None]:
     """Add to an error in a file which file it is, and what the user can do instead."""
     try:
         yield
     except ConfigurationError as error:
-        instead = f" To connect the client by hand, {part.by_hand(text, wanted)}" if wanted else ""
-        raise ConfigurationError(f"{part.file}, {error}. Nothing was changed.{instead}") from None
+        instead = f" To connect the client by hand, put this into the file:\n\n{part.put('', wanted)}" if wanted else ""
+        raise ConfigurationError(f"{part.file}, {error}. Nothing was changed.{instead}".rstrip()) from None
 
 
 IGNORE_FILE = ".gitignore"
@@ -190,14 +179,15 @@ def make(changes: Sequence[Change]) -> None:
 def _add(plan: Plan, place: ClientConfiguration, part: Part, new: Held) -> None:
     before = plan.text(part.file)
     text = before or ""
-    with explained(part, text, new):
+    with explained(part, new):
         there = part.found(text)
-        part.check(text)
+        if part.is_plain:
+            json_file.require_plain(text)
     wanted = part.merged(there, new) if there else new
     if there == wanted:
         return
     is_known, original = original_of(part, text, there) if there else (True, before)
-    with explained(part, text, wanted):
+    with explained(part, wanted):
         after = part.put((original or "") if is_known else text, wanted)
     plan.write(part.file, after, Backup.WRITE if there is None or not is_known else Backup.LEAVE)
     _write_rules(plan, place, ignored, part.file if is_known and original is None else backup_of(part.file))
@@ -205,7 +195,7 @@ def _add(plan: Plan, place: ClientConfiguration, part: Part, new: Held) -> None:
 
 def _take_out(plan: Plan, place: ClientConfiguration, part: Part) -> None:
     text = plan.text(part.file) or ""
-    with explained(part, text):
+    with explained(part):
         there = part.found(text)
     if there is None:
         return
@@ -213,7 +203,7 @@ def _take_out(plan: Plan, place: ClientConfiguration, part: Part) -> None:
     if is_known:
         after, has_own_folder = original, part.file.parent not in {place.project, folder_of_user("")}
     else:
-        with explained(part, text):
+        with explained(part):
             after, has_own_folder = part.remove(text, read_text(backup_of(part.file)) or ""), False
     plan.write(part.file, after, Backup.DELETE, has_own_folder=has_own_folder)
     for private in (part.file, backup_of(part.file)):
@@ -224,7 +214,7 @@ def _take_out_hooks(plan: Plan, place: ClientConfiguration, file: Path) -> None:
     """Take out the hooks, and what the client has noted about them."""
     part = hook_calls(file)
     text = plan.text(file) or ""
-    with explained(part, text):
+    with explained(part):
         where = hooks.places(json_file.content_of(text), NAME)
     if where and (trust_file := place.client.trust_file) and (noted := plan.text(trust_file())):
         plan.write(trust_file(), hooks.without_trust(noted, file, where))
@@ -244,7 +234,8 @@ def _write_rules(plan: Plan, place: ClientConfiguration, changed: Any, private: 
 
 def _command(place: ClientConfiguration, entry: Mapping[str, Any] | None) -> CommandChange | None:
     """Return the change of the file that only the client's own command may write; None if it is as it should be."""
-    there = _of_claude(place.file, read_text(place.file) or "")
+    with explained(server_entry(place)):
+        there = _of_claude(read_text(place.file) or "")
     wanted = merged_entry(there, dict(entry)) if entry else None
     if there == wanted:
         return None
@@ -252,17 +243,16 @@ def _command(place: ClientConfiguration, entry: Mapping[str, Any] | None) -> Com
     return CommandChange(place.file, NAME, there, wanted)
 
 
-def _of_claude(file: Path, text: str) -> dict[str, Any] | None:
+def _of_claude(text: str) -> dict[str, Any] | None:
+    """Return the entry in Claude Code's file, which may be too large for an editor of comments."""
     try:
         content = json_file.load_plain(text)
     except json.JSONDecodeError as error:
-        raise ConfigurationError(
-            f"{file}, line {error.lineno}, column {error.colno}: {error.msg}. Nothing was changed."
-        ) from None
+        raise ConfigurationError(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
     except (RecursionError, ValueError):
-        raise ConfigurationError(f"{file} cannot be read as JSON. Nothing was changed.") from None
+        content = None
     if not isinstance(content, dict):
-        raise ConfigurationError(f"{file} must hold an object. Nothing was changed.")
+        raise ConfigurationError("the file must hold an object")
     servers = content.get("mcpServers")
     found = servers.get(NAME) if isinstance(servers, dict) else None
     return dict(found) if isinstance(found, dict) else None

@@ -49,11 +49,6 @@ def without_table(text: str, *path: str) -> str:
     return _checked(text, f"{left}\n" if left else "", _less(_content_of(text), *path))
 
 
-def by_hand(_text: str, section: str, name: str, value: Mapping[str, Any]) -> str:
-    """Return what to tell a user whose file cannot be edited."""
-    return f"put this into the file:\n\n{_with_new('', section, name, value)}"
-
-
 def _content_of(text: str) -> dict[str, Any]:
     try:
         # One object for every NaN: it does not equal itself, but a dictionary equals one with the same object.

@@ -70,10 +70,6 @@ class YamlFile:
         self._check(changed, content, section, {key: one for key, one in held.items() if key != name})
         return changed.replace("\n", "\r\n") if has_returns else changed
 
-    def by_hand(self, _text: str, section: str, name: str, value: Mapping[str, Any]) -> str:
-        """Return what to tell a user whose file cannot be edited."""
-        return f"put this into the file:\n\n{section}:{_indented(self._rendered(name, dict(value)), 2)}"
-
     def _rendered(self, name: str, value: dict[str, Any]) -> list[str]:
         shown: Any = [value] if self._is_list else {name: value}
         return yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=10_000).splitlines()

@@ -1,8 +1,8 @@
 """What each hook does: stores prompts, answers, reports of sub-agents and summaries of compacted conversations.
 
-Texts are written to the disk first, so that nothing is lost if the memory fails. With a prompt, the agent learns what
-earlier sessions left. What was said before the server heard of a session is read once from the client's transcript, and
-only if it was said lately: what was deleted, or was not to be stored at the time, must not come back.
+Texts are written to the disk first, so that nothing is lost if the memory fails. A prompt's answer carries context from
+earlier sessions. Messages that precede the first hook of a session are read once from the client's transcript, and only
+recent ones: what was deleted, or was not to be stored at the time, must not come back.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ PATIENCE_AFTERWARDS_SECONDS = 2.0
 
 
 Kept = Future[DeliveryOutcome[None]] | None
-"""The outcome of the first attempt to store a text that is on the disk; None: nothing was to be kept."""
+"""The outcome of the first attempt to store a text that is on the disk; None if there is no text."""
 
 READING_SECONDS = 2.0
 """Maximum seconds that a user waits for a recap."""
@@ -119,26 +119,26 @@ def time_in(given: Mapping[str, str]) -> str:
 
 
 async def keep(event: Event, kind: MemoryKind, content: str, agent_id: str = MAIN_AGENT) -> Kept:
-    """Keep a text under the client's session, unless storing is off. Raises the errors of `Intake.take`."""
-    said = Message(kind, agent_id, content, event.time)
-    return await in_worker(HOOK, take, event, said) if event.is_kept else None
+    """Queue a text under the client's session, unless storing is off. Raises as `Intake.take`."""
+    message = Message(kind, agent_id, content, event.time)
+    return await in_worker(HOOK, take, event, message) if event.is_kept else None
 
 
-def take(event: Event, said: Message) -> Kept:
-    """Keep what was said, without secrets, and have it stored; None: nothing. Raises the errors of `Intake.take`."""
-    content, title = (storable_in(event.store, text) for text in (said.content, said.title or ""))
+def take(event: Event, message: Message) -> Kept:
+    """Write a message to the disk, without secrets, and queue it; None if it is empty. Raises as `Intake.take`."""
+    content, title = (storable_in(event.store, text) for text in (message.content, message.title or ""))
     if not content:
         return None
-    if said.kind is MemoryKind.INPUT_PROMPT:
-        event.conversation.prompts.setdefault(event.session_id, []).append((hash_of(content), said.time))
+    if message.kind is MemoryKind.INPUT_PROMPT:
+        event.conversation.prompts.setdefault(event.session_id, []).append((hash_of(content), message.time))
     return event.store.intake.take(
-        said.kind,
+        message.kind,
         content,
-        agent_id=storable_in(event.store, current_caller().agent_id or said.agent_id)[:MAX_IDENTIFIER],
+        agent_id=storable_in(event.store, current_caller().agent_id or message.agent_id)[:MAX_IDENTIFIER],
         session_id=event.session_id,
         title=as_title(title),
         metadata={"project": storable_in(event.store, event.conversation.project.folder)},
-        created_at=said.time,
+        created_at=message.time,
     )
 
 
@@ -148,7 +148,7 @@ def storable_in(store: SessionMemoryStore, text: str) -> str:
 
 
 async def settle(event: Event, kept: Kept, patience: float) -> None:
-    """Wait a limited time until a text is stored, but not if that is sure to take longer."""
+    """Wait a limited time until a text is stored; not at all if storing is held up."""
     if kept is not None:
         await outcome_in_time(kept, 0 if event.store.intake.delivery.is_held_up else patience)
 
@@ -165,7 +165,7 @@ def log_failure(what: str, error: Exception) -> None:
 
 
 REACH = timedelta(hours=1)
-"""Texts said longer before the server's start are not stored: no server takes so long to start."""
+"""Older messages than this before the server's start are not stored: no server takes so long to start."""
 
 ATTEMPTS, PAUSE_SECONDS = 10, 0.15
 """A client may write its transcript a moment after it has called a hook."""
@@ -204,7 +204,7 @@ async def catch_up(event: Event, heard: KnownSession, *, is_answered: bool) -> N
 
 
 def missing(event: Event, heard: KnownSession) -> list[Message]:
-    """Return what was said since the latest memory that the session had when the server first heard of it."""
+    """Return the messages since the latest memory that the session had at its first hook."""
     project = Path(event.conversation.project.folder)
     transcript = read_own(Path(event.text("transcript_path")), event.text("session_id"), project)
     if transcript is None:
@@ -222,7 +222,7 @@ def missing(event: Event, heard: KnownSession) -> list[Message]:
 
 
 def unknown_among(event: Event, said: Sequence[Message]) -> list[Message]:
-    """Return what is neither stored nor deleted, and was not reported by a hook: its times differ from the client's."""
+    """Return the messages that are neither stored nor deleted nor reported by a hook, whose times differ."""
     memories: list[tuple[Message, NewMemory]] = []
     forms: dict[str, set[str]] = {}
     for one in said:
@@ -237,22 +237,22 @@ def unknown_among(event: Event, said: Sequence[Message]) -> list[Message]:
 
 
 LEAST_PROMPT = 20
-"""Shorter prompts refer to what was just said: nothing is recalled for them."""
+"""Shorter prompts refer to the message before them: nothing is recalled for them."""
 
 
 async def hook_prompt(event: Event) -> str | None:
     """Store a prompt. Return a recap for a session's first prompt, and memories close to later ones."""
     prompt = prompt_in(event.text("prompt"))
     kept = await keep(event, MemoryKind.INPUT_PROMPT, prompt)
-    told, heard = None, await event.heard()
+    context, heard = None, await event.heard()
     if heard is not None:
-        told = await told_with(event, heard, prompt) if prompt else None
+        context = await context_for(event, heard, prompt) if prompt else None
         await begin_to_catch_up(event, heard, is_answered=False, patience=PATIENCE_SECONDS)
     await settle(event, kept, PATIENCE_SECONDS)
-    return told
+    return context
 
 
-async def told_with(event: Event, heard: KnownSession, prompt: str) -> str | None:
+async def context_for(event: Event, heard: KnownSession, prompt: str) -> str | None:
     """Return the context for a prompt; nothing if the memory cannot be read."""
     try:
         with fail_after(READING_SECONDS):
@@ -298,7 +298,7 @@ async def hook_compaction(event: Event) -> None:
 
 
 async def store(event: Event, kind: MemoryKind, content: str, agent_id: str = MAIN_AGENT) -> KnownSession | None:
-    """Keep a text, and wait a moment until it is stored; return what the server knows of the session."""
+    """Queue a text and wait briefly until it is stored; return what the server knows of the session."""
     kept = await keep(event, kind, content, agent_id)
     heard = await event.heard()
     await settle(event, kept, PATIENCE_AFTERWARDS_SECONDS)
