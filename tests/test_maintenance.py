@@ -628,10 +628,10 @@ def test_the_rules_of_a_policy_are_read_and_explained() -> None:
         "session:tmp-*=2d",
     ]
     for wrong, why in (
-        ("report", "is no rule"),
-        ("report=0d", "is no rule"),
-        ("reports=3d", "is no kind"),
-        ("user:x=3d", "is no kind"),
+        ("report", "is not a rule"),
+        ("report=0d", "is not a rule"),
+        ("reports=3d", "is not a kind"),
+        ("user:x=3d", "is not a kind"),
     ):
         with pytest.raises(ValueError, match=why):
             rules_of(wrong)

@@ -82,9 +82,9 @@ def print_json(value: Any) -> None:
 
 
 def agreed(question: str, otherwise: str) -> bool:
-    """Ask the user; if the answer is not yes, print `otherwise`. Raises ConfigurationError if nobody can answer."""
+    """Ask the user; if the answer is not yes, print `otherwise`. Raises ConfigurationError without a terminal."""
     if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr)):
-        raise ConfigurationError("There is no terminal to ask in: add --yes to make the change, or --dry-run.")
+        raise ConfigurationError("No terminal to ask for confirmation in: add --yes to make the change, or --dry-run.")
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() in {"y", "yes"}:

@@ -136,8 +136,8 @@ def home_of(folder: str, variable: str = "HOME") -> Path:
     found = folder_of_user(folder, "" if variable == "HOME" else variable)
     if found is None:
         raise ConfigurationError(
-            f"There is no home folder with the client's configuration: set {variable}, or use --project if the "
-            "client has projects."
+            f"No home directory with the client's configuration: set {variable}, or use --project if the client has "
+            "projects."
         )
     return found
 

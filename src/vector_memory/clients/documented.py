@@ -1,4 +1,4 @@
-"""Clients of which only the documents are known here: none of them runs without a screen or an account."""
+"""Clients that were configured from their documents: none of them runs without a screen or an account."""
 
 from vector_memory.clients.client import (
     Client,

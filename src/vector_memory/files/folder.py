@@ -122,7 +122,7 @@ def printable_path(path: PurePosixPath) -> str:
     return printable if len(printable) <= PATH_SHOWN else f"{printable[:PATH_SHOWN]}..."
 
 
-# Skips what is no document: installed packages, and what `.gitignore` names.
+# Skips what is not a document: installed packages, and what `.gitignore` names.
 #
 # Its patterns are matched as in Git's dir.c and wildmatch.c, byte by byte, one entry at a time: a walk does not enter
 # ignored folders.

@@ -89,7 +89,7 @@ class FileMemory:
 
     `folder` need not exist. `index_file` is the index's database, created on first use; if it cannot be created, files
     can still be read and written. Default: a file in `FileLocations.db_dir`, as for a server. `model`: a model to share
-    with other users of this process. `not_indexed`: folders inside `folder` whose files are no memories. Nothing is
+    with other users of this process. `not_indexed`: folders inside `folder` whose files are not memories. Nothing is
     indexed before `start_background_work`. Every method raises a subclass of VectorMemoryError on failure.
     """
 

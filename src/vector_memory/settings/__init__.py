@@ -39,7 +39,7 @@ EXAMPLE = "working_memory=30d; agent:scout=7d; session:tmp-*=2d"
 
 
 class Rule(NamedTuple):
-    """Memories of a kind, of an agent or of sessions (a pattern with * and ?) are kept for so many days."""
+    """Memories of a kind, of an agent or of sessions (a pattern with * and ?) are kept for this many days."""
 
     days: int
     kind: MemoryKind | None = None
@@ -66,7 +66,7 @@ def _rule(part: str) -> Rule:
     found = RULE.fullmatch(part)
     if found is None or not int(found["days"]):
         raise ValueError(
-            f'"{part}" is no rule: write KIND=DAYSd, agent:NAME=DAYSd or session:PATTERN=DAYSd, as {EXAMPLE}'
+            f'"{part}" is not a rule: write KIND=DAYSd, agent:NAME=DAYSd or session:PATTERN=DAYSd, such as {EXAMPLE}'
         )
     of, days = found["of"].strip(), int(found["days"])
     field, _, name = (part.strip() for part in of.partition(":"))
@@ -76,7 +76,7 @@ def _rule(part: str) -> Rule:
         return Rule(days, session=name)
     if of not in set(MemoryKind):
         raise ValueError(
-            f'"{of}" is no kind of memory: choose from {", ".join(MemoryKind)}, or write agent: or session:'
+            f'"{of}" is not a kind of memory: choose from {", ".join(MemoryKind)}, or write agent: or session:'
         )
     return Rule(days, MemoryKind(of))
 

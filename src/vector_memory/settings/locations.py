@@ -310,6 +310,6 @@ class FileLocations(BaseModel):
         folder = self.db_dir or folder_of_user(".claude/cwe/memory")
         if folder is None:
             raise ConfigurationError(
-                "There is no home folder for the index of the Markdown files: name a folder with --db-dir."
+                "No home directory to keep the index of the Markdown files in: name a folder with --db-dir."
             )
         return folder

@@ -304,7 +304,7 @@ def _flags(profile: str | None, toolsets: str, *, read_only: bool) -> list[str]:
 
 
 def _is_agreed(place: "ClientConfiguration", changes: "Sequence[Change]", how: How) -> bool:
-    """Say what changes and ask whether to make it. Raises ConfigurationError if nobody can answer."""
+    """Say what changes and ask whether to make it. Raises ConfigurationError without a terminal."""
     say(_summary_of(place, changes))
     _show(changes, how)
     if how.dry_run or how.yes:

@@ -123,7 +123,7 @@ def _named(entry: MemoryEntry) -> str:
 
 
 def _may_delete(what: str, *, yes: bool) -> bool:
-    """Ask whether to delete. Raises ConfigurationError if nobody can answer."""
+    """Ask whether to delete. Raises ConfigurationError without a terminal."""
     return yes or agreed(f"Delete {what}? This cannot be undone.", "Nothing was deleted.")
 
 

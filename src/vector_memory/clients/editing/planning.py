@@ -294,7 +294,7 @@ def shared_memory() -> Path:
     """Return the memory for clients that have no projects. Raises ConfigurationError if the user has no home."""
     home = folder_of_user("")
     if home is None:
-        raise ConfigurationError("There is no home folder for the memory: name a file with --database-path.")
+        raise ConfigurationError("No home directory to keep the memory in: name a file with --database-path.")
     return home / ".vector-memory" / "memory.db"
 
 

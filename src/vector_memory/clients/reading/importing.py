@@ -82,7 +82,7 @@ class Importer:
         kept = [WITH_SESSIONS[name] for name in clients]
         variables = " or ".join(sorted({one.variable for one in kept}))
         if not any(one.home() for one in kept):
-            raise ConfigurationError(f"There is no home folder with sessions: set {variables}.")
+            raise ConfigurationError(f"No home directory to read sessions from: set {variables}.")
         folders: list[Path | None] = [None]
         if project is not None:
             folders, project = [project], main_checkout(project)
