@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from vector_memory.clients.editing.hooks import handlers_for
-from vector_memory.clients.events import EVENTS
 from vector_memory.server.hooks import capture
 
 ROOT = Path(__file__).parents[2]
@@ -27,18 +26,9 @@ def hooks() -> dict[str, dict[str, Any]]:
 def test_each_event_calls_its_tool_of_the_running_server(hooks: dict[str, dict[str, Any]]) -> None:
     plugin = json.loads((ROOT / "plugin" / ".claude-plugin" / "plugin.json").read_text(encoding="utf-8"))["name"]
     [server] = json.loads((ROOT / "plugin" / ".mcp.json").read_text(encoding="utf-8"))["mcpServers"]
-    called = {"type": "mcp_tool", "server": f"plugin:{plugin}:{server}"}
-    assert {event: hook | called for event, hook in hooks.items()} == hooks
-    assert {event: hook["tool"] for event, hook in hooks.items()} == {name: one.tool for name, one in EVENTS.items()}
-
-
-def test_a_server_that_is_starting_does_not_keep_the_user_waiting(hooks: dict[str, dict[str, Any]]) -> None:
-    assert all(hook["timeout"] <= 5 for event, hook in hooks.items() if event != "SubagentStop")
-    assert hooks["SubagentStop"]["timeout"] == 60
-
-
-def test_install_writes_the_same_hooks_for_a_server_of_another_name(hooks: dict[str, dict[str, Any]]) -> None:
-    assert handlers_for("plugin:vector-memory:memory") == hooks
+    assert handlers_for(f"plugin:{plugin}:{server}") == hooks, "as `install` writes them for its server"
+    waited = {hook["timeout"] for event, hook in hooks.items() if event != "SubagentStop"}
+    assert max(waited) <= 5, "a server that is starting must not keep the user waiting"
 
 
 def test_each_hook_hands_over_the_fields_that_its_tool_reads(hooks: dict[str, dict[str, Any]]) -> None:

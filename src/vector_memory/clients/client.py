@@ -104,6 +104,10 @@ class Client:
     traps: str = ""
     seen: str = ""
 
+    def is_here(self) -> bool:
+        """Return whether anything shows that the client is on this machine."""
+        return self.trace() is not None
+
     def trace(self) -> Path | None:
         """Return what shows that the client is on this machine, or was: its command, or its file or folder."""
         home = folder_of_user("")

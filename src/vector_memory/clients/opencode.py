@@ -1,4 +1,4 @@
-"""opencode, and what Kilo shares with it: their configuration, and their sessions, which are in an SQLite file.
+"""opencode, and Kilo, which is made of it: their configuration, and their sessions, which are in an SQLite file.
 
 A session is named by a path below that of the file. A sub-agent has a session of its own, with a parent.
 """
@@ -118,4 +118,17 @@ CLIENT = Client(
     sessions=sessions_in_file("opencode"),
     longest_answer="50 KiB or 2,000 lines, then a file",
     seen="1.18.33",
+)
+
+KILO = Client(
+    title="Kilo",
+    files={InstallScope.USER: lambda _project: configuration("kilo", ".jsonc")},
+    section="mcp",
+    entry=local_entry,
+    reads_comments=True,
+    commands=("kilo", "kilocode"),
+    checked_with="kilo mcp list",
+    sessions=sessions_in_file("kilo"),
+    longest_answer="50 KiB or 2,000 lines, then a file",
+    seen="7.7.7",
 )

@@ -9,7 +9,6 @@ from vector_memory.clients import (
     documented,
     gemini,
     grok,
-    kilo,
     opencode,
     qwen,
 )
@@ -22,7 +21,7 @@ CLIENTS: dict[str, Client] = {
     "qwen": qwen.CLIENT,
     "copilot": copilot.CLIENT,
     "opencode": opencode.CLIENT,
-    "kilo": kilo.CLIENT,
+    "kilo": opencode.KILO,
     "cline": cline.CLIENT,
     "continue": continue_dev.CLIENT,
     "grok": grok.CLIENT,
