@@ -81,6 +81,8 @@ class _UpdateReading:
         self._text, self._kind = "", ""
 
 
+grok_home = partial(folder_of_user, ".grok", "GROK_HOME")
+
 CLIENT = Client(
     title="Grok Build",
     files={**in_home(".grok", "config.toml", "GROK_HOME"), **in_project(".grok/config.toml")},
@@ -89,9 +91,7 @@ CLIENT = Client(
     commands=("grok",),
     inherits=("claude", "cursor"),
     checked_with="grok mcp list",
-    sessions=sessions_below(
-        partial(folder_of_user, ".grok", "GROK_HOME"), "GROK_HOME", grok_session, "sessions/*/*/updates.jsonl"
-    ),
+    sessions=sessions_below(grok_home, "GROK_HOME", grok_session, "sessions/*/*/updates.jsonl"),
     traps="the model finds the tools with `search_tool`; also starts the servers of `~/.claude.json`, `.mcp.json` and "
     "Cursor",
     seen="1.0.41",

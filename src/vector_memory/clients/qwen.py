@@ -46,6 +46,8 @@ def _as_of_claude(number: int, line: Line) -> Line:
     return line | {"message": {"content": content, "stop_reason": stop}, "isMeta": is_note}
 
 
+qwen_home = partial(folder_of_user, ".qwen", "QWEN_HOME")
+
 CLIENT = Client(
     title="Qwen Code",
     files={**in_home(".qwen", "settings.json", "QWEN_HOME"), **in_project(".qwen/settings.json")},
@@ -53,7 +55,7 @@ CLIENT = Client(
     commands=("qwen",),
     checked_with="qwen mcp list",
     sessions=sessions_below(
-        partial(folder_of_user, ".qwen", "QWEN_HOME"),
+        qwen_home,
         "QWEN_HOME",
         qwen_session,
         "projects/*/chats/*.jsonl",
