@@ -9,6 +9,7 @@ import pytest
 from transcripts.conftest import SHOP
 from vector_memory.clients.reading.conversation import Transcript
 from vector_memory.clients.reading.importing import Importer
+from vector_memory.clients.reading.lines import FormatError
 from vector_memory.clients.registry import WITH_SESSIONS
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.store import SessionMemoryStore
@@ -169,3 +170,80 @@ def test_a_file_is_not_read_whole_before_its_size_is_known(homes: Path, tmp_path
     with SessionMemoryStore(tmp_path / "memory.db", embedder=ToyEngine()) as store:
         (unread,) = Importer(store).run(["continue"], Path(SHOP), lambda *_: None).unread
     assert "longer than 100,000,000 bytes" in unread.reason
+
+
+HOSTILE: dict[str, tuple[str, list[object]]] = {
+    "gemini": (
+        FILES["gemini"][0],
+        [
+            {"id": "x", "type": "gemini", "content": "", "timestamp": "2026-11-30T18:01:59Z", "toolCalls": calls}
+            for calls in (5, ["x"], {})
+        ],
+    ),
+    "copilot": (
+        FILES["copilot"][0],
+        [
+            {"type": "session.resume", "data": {"sessionId": "s", "context": 5}},
+            {"type": "session.info", "id": [1]},
+            {"type": "session.info", "agentId": [1]},
+            {"type": "session.snapshot_rewind", "data": {"upToEventId": [], "eventIds": 5}},
+            {"type": "session.snapshot_rewind", "data": {"eventIds": [[1]]}},
+        ],
+    ),
+    "qwen": (FILES["qwen"][0], [{"type": "user", "message": {"parts": [{"text": None}]}}]),
+}
+"""Lines whose fields have other types than clients write."""
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_fields_of_other_types_end_no_import(name: str, homes: Path, tmp_path: Path) -> None:
+    pattern, lines = HOSTILE[name]
+    (path,) = (homes / name).rglob(pattern)
+    path.write_text("\n".join([path.read_text(encoding="utf-8").rstrip("\n"), *map(json.dumps, lines), ""]))
+    with SessionMemoryStore(tmp_path / "memory.db", embedder=ToyEngine()) as store:
+        assert Importer(store).run([name], Path(SHOP), lambda *_: None).stored.total() == 4
+
+
+def test_a_rewind_to_nothing_loses_no_prompt(homes: Path) -> None:
+    (path,) = (homes / "gemini").rglob(FILES["gemini"][0])
+    path.write_text(path.read_text(encoding="utf-8") + '{"$rewindTo": ["x"]}\n', encoding="utf-8")
+    assert ("input_prompt", PROMPT) in said("gemini")
+    assert [error.expected for one in read_all("gemini") for error in one.unread] == ["a string as `$rewindTo`"]
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "field"),
+    [("cline", "*gjy0q.messages.json", "messages"), ("continue", "97ec5bda*.json", "history")],
+)
+def test_messages_that_are_no_objects_are_named(name: str, pattern: str, field: str, homes: Path) -> None:
+    (path,) = (homes / name).rglob(pattern)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content[field].insert(0, "x")
+    path.write_text(json.dumps(content), encoding="utf-8")
+    assert [str(error) for one in read_all(name) for error in one.unread] == ["Line 1: expected an object."]
+    assert ("input_prompt", PROMPT) in said(name)
+
+
+def test_files_beside_transcripts_that_are_nested_too_deeply_are_named(homes: Path) -> None:
+    deep = '{"x": ' + "[" * 90_000
+    for name, file in (("qwen", "agent-*.meta.json"), ("continue", "sessions.json")):
+        (path,) = (homes / name).rglob(file)
+        path.write_text(deep, encoding="utf-8")
+    assert any(one.unread for one in read_all("qwen"))
+    with pytest.raises(FormatError, match=r"sessions\.json"):
+        read_all("continue")
+
+
+def test_a_text_of_opencode_that_is_none_is_named(homes: Path) -> None:
+    database = apsw.Connection(str(homes / "data/opencode/opencode.db"))
+    database.execute("""update part set data = '{"type": "text", "text": null}' where data like '%Find out why%'""")
+    database.close()
+    assert {("input_prompt", "None"), ("input_prompt", PROMPT)}.isdisjoint(said("opencode"))
+    assert ["a string as `text`" in str(error) for one in read_all("opencode") for error in one.unread] == [True]
+
+
+def test_a_message_of_opencode_that_is_nested_too_deeply_is_named(homes: Path) -> None:
+    database = apsw.Connection(str(homes / "data/opencode/opencode.db"))
+    database.execute("update message set data = ? where rowid = 1", ('{"time": ' + "[" * 90_000,))
+    database.close()
+    assert ["JSON in `message.data`" in str(error) for one in read_all("opencode") for error in one.unread] == [True]

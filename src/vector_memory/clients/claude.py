@@ -251,7 +251,7 @@ class Reading:
             meta = json.loads(read_file(path.with_suffix(".meta.json")))
         except FileNotFoundError:
             return {}
-        except ValueError:
+        except (ValueError, RecursionError):
             meta = None
         if not isinstance(meta, dict):
             self._unread.append(FormatError(1, f"an object in `{path.with_suffix('.meta.json').name}`"))

@@ -41,7 +41,7 @@ def _began(index: Path, session_id: str) -> str:
     try:
         sessions = json.loads(read_file(index))
         found = next(one["dateCreated"] for one in sessions if one["sessionId"] == session_id)
-    except (ValueError, LookupError, TypeError, StopIteration):
+    except (ValueError, LookupError, TypeError, StopIteration, RecursionError):
         raise FormatError(1, f"the time of the session in `{INDEX}`") from None
     return time_in_ms(1, found)
 

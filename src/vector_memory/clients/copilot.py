@@ -37,13 +37,18 @@ def copilot_session(path: Path) -> Transcript | None:
 def _kept(lines: list[tuple[int, Line | FormatError]]) -> list[tuple[int, Line | FormatError]]:
     """Return the events without those that the user went back from."""
     left: set[object] = set()
-    ids = [None if isinstance(line, FormatError) else line.get("id") for _, line in lines]
+    ids = [None if isinstance(line, FormatError) else _id_of(line) for _, line in lines]
     for place, (_, line) in enumerate(lines):
         if not isinstance(line, FormatError) and line["type"] == REWOUND and isinstance(line.get("data"), dict):
             first = line["data"].get("upToEventId")
             listed = line["data"].get("eventIds")
-            left |= set(listed or (ids[ids.index(first) : place] if first in ids else ()))
+            named = [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
+            left |= set(named or (ids[ids.index(first) : place] if first in ids else ()))
     return [one for one, event_id in zip(lines, ids, strict=True) if event_id is None or event_id not in left]
+
+
+def _id_of(line: Line) -> str | None:
+    return line["id"] if isinstance(line.get("id"), str) else None
 
 
 class _EventReading:
@@ -59,6 +64,8 @@ class _EventReading:
     def hear(self, number: int, line: Line) -> None:
         """Note what an event says. Raises FormatError."""
         kind, agent_id = line["type"], line.get("agentId")
+        if not isinstance(agent_id, str | None):
+            raise FormatError(number, "a string as `agentId`")
         if not FAMILIES.fullmatch(kind.partition(".")[0]):
             self.unknown.append(kind)
             return
@@ -93,12 +100,12 @@ def _note_event(conversation: TranscriptConversation, number: int, line: Line) -
         return
     data = field_of(number, line, "data", dict)
     if kind == "user.message" and not data.get("source"):
-        conversation.prompt(field_of(number, data, "content", str), time_of(number, line), line_id=line.get("id"))
+        conversation.prompt(field_of(number, data, "content", str), time_of(number, line), line_id=_id_of(line))
     elif kind == "assistant.message" and (text := field_of(number, data, "content", str)):
         is_final = not data.get("toolRequests")
-        conversation.answer(text, time_of(number, line), line_id=line.get("id"), is_final=is_final)
+        conversation.answer(text, time_of(number, line), line_id=_id_of(line), is_final=is_final)
     elif kind == "session.compaction_complete" and isinstance(data.get("summaryContent"), str):
-        conversation.summary(data["summaryContent"], time_of(number, line), line_id=line.get("id"))
+        conversation.summary(data["summaryContent"], time_of(number, line), line_id=_id_of(line))
 
 
 CLIENT = Client(

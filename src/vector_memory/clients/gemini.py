@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vector_memory.clients.client import CONNECTED, Client, InstallScope, in_home, in_project, sessions_below
 from vector_memory.clients.reading.conversation import Transcript, TranscriptConversation
-from vector_memory.clients.reading.lines import FormatError, Line, field_of, heard, read_lines, time_of
+from vector_memory.clients.reading.lines import FormatError, Line, field_of, heard, objects_in, read_lines, time_of
 from vector_memory.domain.user_files import folder_of_user, read_file
 from vector_memory.domain.validation import MAX_IDENTIFIER
 
@@ -54,8 +54,7 @@ def _subagent_name(path: Path, own_id: str) -> str:
     """Return the name of a sub-agent, as the session that started it has it."""
     for parent in path.parent.parent.glob(f"session-*-{path.parent.name[:8]}.jsonl"):
         for _, line in read_lines(parent, are_typed=False):
-            calls = line.get("toolCalls") or () if not isinstance(line, FormatError) else ()
-            for call in calls:
+            for call in [] if isinstance(line, FormatError) else objects_in(line.get("toolCalls")):
                 if call.get("agentId") == own_id and isinstance(call.get("args"), dict):
                     return str(call["args"].get("agent_name") or "subagent")[:MAX_IDENTIFIER]
     return "subagent"
@@ -78,13 +77,15 @@ def _messages_in_file(path: Path) -> tuple[Line, list[tuple[int, Line | FormatEr
         if isinstance(line, FormatError) or ("id" in line and "type" in line):
             key = str(number) if isinstance(line, FormatError) else str(line["id"])
             messages[key] = number, line
-        elif "$rewindTo" in line:
+        elif isinstance(back_to := line.get("$rewindTo"), str):
             keys = list(messages)
-            first = keys.index(line["$rewindTo"]) if line["$rewindTo"] in messages else 0
+            first = keys.index(back_to) if back_to in messages else 0
             for key in keys[first:]:
                 del messages[key]
         elif "projectHash" in line:
             head = line
+        elif "$rewindTo" in line:
+            messages[str(number)] = number, FormatError(number, "a string as `$rewindTo`")
         elif "$set" not in line:
             messages[str(number)] = number, line
     return head, list(messages.values())
@@ -95,11 +96,11 @@ def _note_message(conversation: TranscriptConversation, number: int, line: Line)
     match line.get("type"):
         case "user":
             parts = [part for part in field_of(number, line, "content", list) if isinstance(part, dict)]
-            text = "\n".join(str(part["text"]) for part in parts if "text" in part)
+            text = "\n".join(field_of(number, part, "text", str) for part in parts if "text" in part)
             if prompt := OF_CLIENT.sub("", text).strip():
                 conversation.prompt(prompt, time_of(number, line))
         case "gemini":
-            calls = line.get("toolCalls") or ()
+            calls = objects_in(line.get("toolCalls"))
             text = field_of(number, line, "content", str)
             reports = [call for call in calls if call.get("name") == DONE and isinstance(call.get("args"), dict)]
             if reports:

@@ -63,14 +63,19 @@ def _session_messages(session: OpencodeSession) -> Iterator[tuple[int, Line | Fo
             return
         message = _loaded(data)
         texts = [_loaded(part) for part in parts]
-        said = [str(one.get("text", "")) for one in texts if not one.get("synthetic") and not one.get("ignored")]
-        yield number, message | {"text": "\n".join(said)} if message else FormatError(number, "JSON in `message.data`")
+        said = [one.get("text") for one in texts if not one.get("synthetic") and not one.get("ignored")]
+        if not message:
+            yield number, FormatError(number, "JSON in `message.data`")
+        elif not all(isinstance(text, str) for text in said):
+            yield number, FormatError(number, "a string as `text`")
+        else:
+            yield number, message | {"text": "\n".join(map(str, said))}
 
 
 def _loaded(text: str | None) -> dict[str, Any]:
     try:
         found = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

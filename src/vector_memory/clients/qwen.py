@@ -38,7 +38,7 @@ def _as_of_claude(number: int, line: Line) -> Line:
         return line
     parts = field_of(number, field_of(number, line, "message", dict), "parts", list)
     said = [part for part in parts if isinstance(part, dict) and not part.get("thought")]
-    texts = [OF_HOOKS.sub("", str(part["text"])).strip() for part in said if "text" in part]
+    texts = [OF_HOOKS.sub("", field_of(number, part, "text", str)).strip() for part in said if "text" in part]
     is_typed = line.get("provenance", "real_user") == "real_user"
     stop = "tool_use" if any("functionCall" in part for part in said) else "end_turn"
     content = [{"type": "text", "text": text} for text in texts if text]

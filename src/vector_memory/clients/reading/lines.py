@@ -95,21 +95,32 @@ def heard(
     unread = []
     for number, line in lines:
         try:
-            if isinstance(line, FormatError):
-                raise line
-            hear(number, line)
+            hear(number, _object(number, line))
         except FormatError as error:
             unread.append(error)
             miss()
     return unread
 
 
+def _object(number: int, line: object) -> Line:
+    if isinstance(line, FormatError):
+        raise line
+    if not isinstance(line, dict):
+        raise FormatError(number, "an object")
+    return line
+
+
 def field_of(number: int, line: Line, name: str, kind: type[T]) -> T:
-    """Return a field of a line. Raises FormatError unless it has this type."""
-    value = line.get(name)
+    """Return a field of a line, or of an object in it. Raises FormatError unless it has this type."""
+    value = line.get(name) if isinstance(line, dict) else None
     if not isinstance(value, kind):
         raise FormatError(number, f"{NAMES[kind]} as `{name}`")
     return value
+
+
+def objects_in(value: object) -> list[Line]:
+    """Return the objects in a list; none if it is no list."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def time_of(number: int, line: Line) -> str:
