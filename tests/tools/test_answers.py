@@ -317,6 +317,7 @@ LIMITS: dict[str, tuple[str, Callable[[Any, str], int], int]] = {
     "cline": ("@cline/core", lambda body, text: len(whole_result(body, text)), 8_000),
     "copilot": ("copilot-cli", lambda _, text: len(text.encode()), 20_480),
     "qwen": ("qwen-cli-mcp-client-memory", lambda _, text: len(text), 28_000),
+    "gemini": ("gemini-cli-mcp-client", lambda _, text: len(text), 40_000),
     "codex": ("codex-mcp-client", lambda body, _: len(json.dumps(body, ensure_ascii=False)), 48_000),
     "opencode": ("opencode", lambda _, text: len(text.encode()), 50 * 2**10),
 }

@@ -83,12 +83,14 @@ READS = {
     "@cline/": Reads(7_000, ids_alone),
     "copilot": Reads(20_000, without_zeros),
     "qwen-": Reads(27_500, without_zeros),
+    "gemini": Reads(39_000),
     "codex": Reads(47_500),
     "opencode": Reads(51_000),
     "kilo": Reads(51_000),
 }
 """By the beginning of a client's name: Cline 3.0 cuts the middle out of 8,000 characters of both parts, Codex out of
-48,000; Copilot 1.0 moves more than 20,480 bytes into a file, Qwen Code .24 28,000 characters, opencode and Kilo 50 KiB.
+48,000, Gemini CLI 0.61 out of 40,000; Copilot 1.0 moves more than 20,480 bytes into a file, Qwen Code .24 28,000
+characters, opencode and Kilo 50 KiB.
 """
 
 READS_ONLY_STRUCTURE = {"claude-code": frozenset({"2.1.330"})}
