@@ -166,6 +166,48 @@ def test_another_entry_of_this_name_is_shown_with_what_differs(run: Run, home: P
     assert (home / ".cursor" / "mcp.json.before-vector-memory").read_text(encoding="utf-8") == text
 
 
+@pytest.mark.parametrize(("name", "scope"), PLACES)
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_another_server_of_this_name_is_back_after_uninstall(
+    name: str, scope: InstallScope, run: Run, tmp_path: Path, *, is_edited: bool
+) -> None:
+    client = CLIENTS[name]
+    form, file = planning.FORMATS[client.format], file_of(client, scope)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    theirs = client.entry("other-memory", "--stdio") | {"env": {"LEVEL": "1"}}
+    file.write_text(form.put("", client.section, planning.NAME, theirs), encoding="utf-8")
+    before = everything(tmp_path)
+    assert run("install", name, f"--{scope}", "--yes").code == 0
+    assert "env" not in written(client, scope), "it is of the other server"
+    run("install", name, f"--{scope}", "--profile", "full", "--yes")
+    if is_edited:
+        added = form.put(file.read_text(encoding="utf-8"), client.section, "more", {"name": "more", "command": "x"})
+        file.write_text(added, encoding="utf-8")
+    assert run("uninstall", name, f"--{scope}", "--yes").code == 0
+    assert written(client, scope) == theirs
+    assert is_edited or everything(tmp_path) == before
+
+
+def test_a_change_that_cannot_be_made_is_taken_back_whatever_is_in_the_way(
+    run: Run, home: Path, tmp_path: Path
+) -> None:
+    (home / ".codex").mkdir()
+    (home / ".codex" / "config.toml").write_text("a = 1\n", encoding="utf-8")
+    (home / ".codex" / "hooks.json").write_text("{}", encoding="utf-8")
+    (home / ".codex" / "hooks.json.before-vector-memory").mkdir()
+    before = everything(tmp_path)
+    ended = run("install", "codex", "--yes")
+    assert (ended.code, "hooks.json.before-vector-memory is not a file" in ended.err) == (2, True)
+    assert everything(tmp_path) == before
+
+
+@pytest.mark.usefixtures("claude")
+def test_no_copy_stays_when_claude_refuses_an_entry(run: Run, home: Path) -> None:
+    (home / ".claude.json").write_text('{"userID": "x"}', encoding="utf-8")
+    assert run("install", "claude", "--database-path", "broken.db", "--yes").code == 2
+    assert [path.name for path in home.iterdir() if path.is_file()] == [".claude.json"]
+
+
 @pytest.mark.parametrize(("answer", "is_made"), [(b"y\n", True), (b"\n", False), (b"no\n", False)])
 def test_in_a_terminal_it_asks(answer: bytes, is_made: bool, home: Path) -> None:
     code, _, _ = answered(answer, "install", "cursor")
@@ -423,16 +465,18 @@ def test_the_old_entry_is_added_again_when_the_new_one_is_refused(run: Run, home
         ("[1]", ".claude.json, the file must hold an object"),
         ('{"a": ' + "[" * 90_000, ".claude.json, the file must hold an object"),
         ('{"a": ' + "9" * 5_000 + "}", ".claude.json, the file must hold an object"),
+        ('{"mcpServers": []}', '.claude.json, "mcpServers" and the servers in it must be objects'),
+        ('{"mcpServers": {"vector-memory": "x"}}', '.claude.json, "mcpServers" and the servers in it must be'),
     ],
-    ids=range(4),
+    ids=range(6),
 )
 def test_a_file_of_claude_code_that_cannot_be_read_is_an_error(text: str, said: str, run: Run, home: Path) -> None:
     (home / ".claude.json").write_text(text, encoding="utf-8")
     ended = run("install", "claude", "--yes")
     assert ended.code == 2
     assert f"{home}/{said}" in ended.err
-    assert "Nothing was changed." in ended.err
-    assert (home / ".claude.json").read_text(encoding="utf-8") == text
+    assert "Nothing was changed" in ended.err
+    assert [path.read_text(encoding="utf-8") for path in home.iterdir() if path.is_file()] == [text]
 
 
 SERVE = ["serve", "--profile", "core"]

@@ -16,7 +16,7 @@ from typing import Any
 
 from vector_memory.clients.editing.json_file import load_plain
 from vector_memory.domain.user_files import read_file
-from vector_memory.errors import ConfigurationError, DatabaseError
+from vector_memory.errors import ConfigurationError, DatabaseError, ValidationError
 from vector_memory.storage.disk.drafts import Rules, draft_of
 
 SUFFIX = ".before-vector-memory"
@@ -146,10 +146,10 @@ def _replace_file(path: Path, text: str, mode: int) -> None:
                 os.fchmod(stream.fileno(), mode)
                 stream.write(text.encode())
             draft.publish()
-    except (DatabaseError, OSError) as error:
+    except (DatabaseError, ValidationError, OSError) as error:
         reason = error if isinstance(error, OSError) else error.__cause__
         raise ConfigurationError(
-            f"{path} could not be written ({getattr(reason, 'strerror', '')}): nothing was changed."
+            f"{path} could not be written ({getattr(reason, 'strerror', '') or error}): nothing was changed."
         ) from None
 
 
@@ -193,6 +193,8 @@ class CommandChange:
             except ConfigurationError:
                 if number and self.before:
                     _run(self._adding(self.before))
+                if self.before is None:
+                    backup_of(self.path).unlink(missing_ok=True)
                 raise
         if self.after is None:
             self._restore()

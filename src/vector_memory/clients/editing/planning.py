@@ -107,11 +107,17 @@ def original_of(part: Part, text: str, there: Held) -> tuple[bool, str | None]:
     """Return whether it is known what the file was before this part was added, and what it was, if it is there."""
     backup = read_text(backup_of(part.file))
     try:
-        if backup is not None and part.found(backup) is not None:
+        if backup is not None and (held := part.found(backup)) is not None and is_of_server(held):
             return False, None
         return part.put(backup or "", there) == text, backup
     except ConfigurationError:
         return False, None
+
+
+def is_of_server(entry: Held) -> bool:
+    """Return whether an entry of this server's name starts this server, as far as its words tell."""
+    said = json.dumps({key: value for key, value in entry.items() if key != "name"}, default=str)
+    return any(word in said for word in OWN_WORDS)
 
 
 @contextmanager
@@ -183,6 +189,8 @@ def _add(plan: Plan, place: ClientConfiguration, part: Part, new: Held) -> None:
         there = part.found(text)
         if part.is_plain:
             json_file.require_plain(text)
+    if there and not is_of_server(there):  # another server: it comes back when this one is taken out
+        there = None
     wanted = part.merged(there, new) if there else new
     if there == wanted:
         return
@@ -204,10 +212,22 @@ def _take_out(plan: Plan, place: ClientConfiguration, part: Part) -> None:
         after, has_own_folder = original, part.file.parent not in {place.project, folder_of_user("")}
     else:
         with explained(part):
-            after, has_own_folder = part.remove(text, read_text(backup_of(part.file)) or ""), False
+            backup = read_text(backup_of(part.file)) or ""
+            after, has_own_folder = part.remove(text, backup), False
+            if (other := _other_server(part, backup)) is not None:
+                after = part.put(after, other)
     plan.write(part.file, after, Backup.DELETE, has_own_folder=has_own_folder)
     for private in (part.file, backup_of(part.file)):
         _write_rules(plan, place, not_ignored, private)
+
+
+def _other_server(part: Part, backup: str) -> Held | None:
+    """Return the entry of another server that had this server's name before; None if there was none."""
+    try:
+        held = part.found(backup)
+    except ConfigurationError:
+        return None
+    return held if held and not is_of_server(held) else None
 
 
 def _take_out_hooks(plan: Plan, place: ClientConfiguration, file: Path) -> None:
@@ -253,9 +273,11 @@ def _of_claude(text: str) -> dict[str, Any] | None:
         content = None
     if not isinstance(content, dict):
         raise ConfigurationError("the file must hold an object")
-    servers = content.get("mcpServers")
-    found = servers.get(NAME) if isinstance(servers, dict) else None
-    return dict(found) if isinstance(found, dict) else None
+    servers = content.get("mcpServers", {})
+    found = servers.get(NAME, {}) if isinstance(servers, dict) else None
+    if not isinstance(found, dict):
+        raise ConfigurationError('"mcpServers" and the servers in it must be objects')
+    return dict(found) or None
 
 
 def ignored(text: str | None, line: str) -> str | None:
@@ -281,6 +303,9 @@ def not_ignored(text: str | None, line: str) -> str | None:
 
 NAME = "vector-memory"
 """The name of the server in every client's configuration."""
+
+OWN_WORDS = ("vector-memory", "vector_memory", "main.py")
+"""One of them is in every command line that starts this server."""
 
 OF_CACHE = ("archive-v", "builds-v", "environments-v")
 """Beginnings of the names of the folders in which uv keeps environments that it may delete."""
