@@ -186,6 +186,8 @@ def test_another_server_of_this_name_is_back_after_uninstall(
     assert run("uninstall", name, f"--{scope}", "--yes").code == 0
     assert written(client, scope) == theirs
     assert is_edited or everything(tmp_path) == before
+    assert "is not connected" in run("uninstall", name, f"--{scope}", "--yes").out
+    assert written(client, scope) == theirs
 
 
 def test_a_change_that_cannot_be_made_is_taken_back_whatever_is_in_the_way(

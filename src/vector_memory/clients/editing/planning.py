@@ -205,7 +205,7 @@ def _take_out(plan: Plan, place: ClientConfiguration, part: Part) -> None:
     text = plan.text(part.file) or ""
     with explained(part):
         there = part.found(text)
-    if there is None:
+    if there is None or not is_of_server(there):
         return
     is_known, original = original_of(part, text, there)
     if is_known:
