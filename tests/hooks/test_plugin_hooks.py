@@ -1,6 +1,5 @@
 """The hooks of the plugin call tools that exist, with the fields that these read."""
 
-import inspect
 import json
 import re
 from pathlib import Path
@@ -9,11 +8,11 @@ from typing import Any
 import pytest
 
 from vector_memory.clients.editing.hooks import handlers_for
-from vector_memory.server.hooks import capture
+from vector_memory.clients.reading.conversation import message_of
+from vector_memory.domain import utc_now
 
 ROOT = Path(__file__).parents[2]
 FIELD = re.compile(r"\$\{(\w+)\}")
-READ = re.compile(r'event\.text\("(\w+)"\)')
 
 
 @pytest.fixture
@@ -31,11 +30,12 @@ def test_each_event_calls_its_tool_of_the_running_server(hooks: dict[str, dict[s
     assert max(waited) <= 5, "a server that is starting must not keep the user waiting"
 
 
-def test_each_hook_hands_over_the_fields_that_its_tool_reads(hooks: dict[str, dict[str, Any]]) -> None:
+def test_each_hook_hands_over_what_its_text_is_made_of(hooks: dict[str, dict[str, Any]]) -> None:
     for hook in hooks.values():
-        source = inspect.getsource(getattr(capture, hook["tool"]))
-        of_session = {"session_id"} | ({"transcript_path"} if "begin_to_catch_up" in source else set())
-        fields = of_session | {*READ.findall(source)}
         assert {name: FIELD.findall(value) for name, value in hook["input"].items()} == {
-            name: [name] for name in fields
+            name: [name] for name in hook["input"]
         }
+        event, said = hook["tool"].removeprefix("hook_"), dict.fromkeys(hook["input"], "A report of the day. " * 20)
+        of_text = hook["input"].keys() - {"session_id", "transcript_path"}
+        assert message_of(event, said, "agent", utc_now())
+        assert not any(message_of(event, said | {name: ""}, "agent", utc_now()) for name in of_text)

@@ -46,6 +46,7 @@ Maintenance:
   audit            print and check who called what on such a server
   fetch-model      download the embedding model and the token table
   completion       print a completion script for bash, zsh or fish
+  hook             keep what a client's hook reports; hooks run it
   --version        print the version
 
 Run `vector-memory COMMAND --help` for the flags of a command. Every setting is

@@ -3,9 +3,12 @@
 The module of each client has all of it; `registry.py` lists them.
 """
 
+import json
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
@@ -13,6 +16,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vector_memory.clients.reading.conversation import Transcript
+from vector_memory.clients.reading.lines import FormatError
+from vector_memory.domain import MemoryKind
 from vector_memory.domain.user_files import folder_of_user
 from vector_memory.errors import ConfigurationError
 
@@ -22,6 +27,63 @@ class InstallScope(StrEnum):
 
     USER = "user"
     PROJECT = "project"
+
+
+def context_of_claude(event: str, context: str) -> str:
+    """Return context for an agent in the form of Claude Code."""
+    return json.dumps({"hookSpecificOutput": {"hookEventName": event, "additionalContext": context}})
+
+
+@dataclass(frozen=True)
+class CommandHooks:
+    """The hooks of a client that run a command, which is `hook.py`.
+
+    `events`: for each event of `hook.py` the client's. `agent`: who answers. `fields`: where the client says what the
+    server's hooks read, such as `turn.outputText`; `find` returns more. `clean` returns a prompt without what the
+    client adds to it. `answer` returns what the client reads, the context for its agent; None: it reads nothing.
+    `more`: what a hook has beside its command. `texts`: the files that the client's folder of hooks gets, from the
+    commands of its events; without it, the hooks are in a file of settings.
+    """
+
+    agent: str
+    events: Mapping[str, str]
+    fields: Mapping[str, str]
+    find: Callable[[Mapping[str, Any]], dict[str, str]] | None = None
+    answer: Callable[[str, str], str] | None = context_of_claude
+    clean: Callable[[str], str] = str
+    more: Mapping[str, Any] = field(default_factory=dict)
+    texts: Callable[[Mapping[str, str]], dict[str, str]] | None = None
+
+    def given(self, reported: Mapping[str, Any]) -> dict[str, str]:
+        """Return the fields for the server's hooks."""
+        found: dict[str, Any] = {name: inside(reported, place) for name, place in self.fields.items()}
+        given = {name: value for name, value in found.items() if isinstance(value, str)}
+        if "prompt" in given:
+            given["prompt"] = self.clean(given["prompt"])
+        return given | self.find(reported) if self.find else given
+
+
+def inside(reported: Any, place: str) -> Any:
+    """Return what is at a place of an object, such as `turn.outputText`; None if there is nothing."""
+    for name in place.split("."):
+        reported = reported.get(name) if isinstance(reported, dict) else None
+    return reported
+
+
+ATTEMPTS, PAUSE_SECONDS = 10, 0.15
+"""A client may write its transcript a moment after it has called a hook."""
+
+
+def last_answer(read: Callable[[Path], Transcript | None], transcript: object) -> dict[str, str]:
+    """Return the answer with which a transcript ends, for a client whose hooks do not say it. Waits for it a moment."""
+    for _ in range(ATTEMPTS if isinstance(transcript, str) else 0):
+        with suppress(OSError, FormatError):
+            found = read(Path(str(transcript)))
+            last = found.said[-1] if found and found.said else None
+            if last and last.kind is MemoryKind.WORKING_MEMORY:
+                return {"last_assistant_message": last.content}
+        time.sleep(PAUSE_SECONDS)
+    return {}
 
 
 FileOf = Callable[[Path], Path]
@@ -68,13 +130,13 @@ class Client:
     so that the client does not ask before each call, and `untrusted` what it does without.
 
     `commands`: those that show that the client is on this machine. `inherits`: clients whose servers this one starts,
-    too. `hooks`: the file for hooks in each scope, if they can call tools; `hooks_since`: the first release in which
-    they can; `silent`: events that do not tell what would be stored; `trust`: what the user must do so that they run;
+    too. `hooks`: the file or folder for hooks in each scope; `hooks_since`: the first release in which they can call
+    tools; `silent`: events that do not tell what would be stored; `trust`: what the user must do so that they run;
     `trust_file`: where the client notes that. `instructions`: a file for those of a client that does not show the
     server's.
 
-    `longest_answer`: how much of an answer reaches the model; `traps`: what else to know. `seen`: the release that the
-    tests drive; none if it was never run here.
+    `command_hooks`: hooks that run a command. `longest_answer`: how much of an answer reaches the model; `traps`: what
+    else to know. `seen`: the release that the tests drive; none if it was never run here.
     """
 
     title: str
@@ -100,6 +162,7 @@ class Client:
     checked_with: str = ""
     default: InstallScope = InstallScope.USER
     sessions: Sessions | None = None
+    command_hooks: CommandHooks | None = None
     longest_answer: str = ""
     traps: str = ""
     seen: str = ""

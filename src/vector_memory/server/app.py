@@ -129,10 +129,12 @@ def create_server(
     project: Project = NO_PROJECT,
     over_http: OverHttp | None = None,
     is_busy: Callable[[], bool] = bool,
+    memory: Path | None = None,
 ) -> FastMCP:
     """Return a server that offers these tools. It opens what they need when it starts, and closes it when it ends.
 
-    `is_busy`: whether a client waits for an answer, and background work not to begin.
+    `is_busy`: whether a client waits for an answer, and background work not to begin. `memory`: the file for which it
+    takes what hooks of commands report; None: it does not.
     """
     openers: dict[str, Callable[[], AbstractContextManager[Part]]] = {}
     if not IN_STORE.isdisjoint(offer.chosen()):
@@ -150,11 +152,16 @@ def create_server(
                 parts.opened()
             elif "files" in openers:
                 parts["files"]
-            background = asyncio.create_task(work_in_background(parts.opened, is_busy))
+            background = [asyncio.create_task(work_in_background(parts.opened, is_busy))]
+            if memory is not None and "conversation" in parts and not offer.read_only:
+                from vector_memory.server.hooks.listening import Reports, listen
+
+                background.append(asyncio.create_task(listen(memory, Reports(memory, parts).handle)))
             try:
                 yield parts
             finally:
-                background.cancel()
+                for task in background:
+                    task.cancel()
 
     server = MemoryServer(
         "vector-memory",
@@ -301,7 +308,15 @@ def run_server(
     try:
         client = early_client(key_of(offer))
         wire = Wire(client, end, kind_of_call)
-        server = create_server(memory.open_store, offer, memory.open_files, project_at(address), is_busy=wire.is_busy)
+        listens_for = address if isinstance(address, Path) else None
+        server = create_server(
+            memory.open_store,
+            offer,
+            memory.open_files,
+            project_at(address),
+            is_busy=wire.is_busy,
+            memory=listens_for,
+        )
         asyncio.run(serve_streams(server, wire.streams()))
     except VectorMemoryError:
         raise

@@ -54,6 +54,7 @@ COMMANDS = {
     "audit": "vector_memory.extras.teams.commands:audit",
     "fetch-model": "maintain:fetch_model",
     "completion": "maintain:completion",
+    "hook": "hook:hook",
 }
 """Each command with its module, in this package or an extra, and its function."""
 

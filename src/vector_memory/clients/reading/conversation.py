@@ -1,13 +1,14 @@
 """What was said in a session: the plain values that readers of transcripts return, and how they are gathered."""
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vector_memory.clients.reading.lines import FormatError
-from vector_memory.domain import MAIN_AGENT, MemoryKind
+from vector_memory.domain import MAIN_AGENT, MemoryFields, MemoryKind
 from vector_memory.domain.text import without_halves, without_nul
-from vector_memory.domain.validation import MAX_CONTENT, MAX_TITLE
+from vector_memory.domain.validation import MAX_CONTENT, MAX_IDENTIFIER, MAX_TITLE, as_title
 from vector_memory.texts.redaction import Redacted, redact
 from vector_memory.writing.writer import hash_of
 
@@ -170,6 +171,32 @@ def report_in(text: str) -> str:
     """Return the text of a sub-agent's report; empty if it is short, or none."""
     report = text.strip()
     return report if len(report) >= LEAST_REPORT and not NO_ANSWER.match(report) else ""
+
+
+def message_of(event: str, given: Mapping[str, str], agent: str, time: str) -> Message | None:
+    """Return what a hook reports of an event: prompt, answer, subagent or compaction; None: nothing to keep.
+
+    `given`: what the client says of it. `agent`: who answers.
+    """
+    last = given.get("last_assistant_message", "")
+    kind, agent_id, content = {
+        "prompt": (MemoryKind.INPUT_PROMPT, MAIN_AGENT, prompt_in(given.get("prompt", ""))),
+        "answer": (MemoryKind.WORKING_MEMORY, agent, answer_in(last)),
+        "subagent": (MemoryKind.REPORT, given.get("agent_type", "").strip(), report_in(last)),
+        "compaction": (MemoryKind.SESSION_CONTEXT, MAIN_AGENT, summary_in(given.get("compact_summary", ""))),
+    }.get(event, (MemoryKind.INPUT_PROMPT, MAIN_AGENT, ""))
+    return Message(kind, agent_id, content, time) if agent_id and content else None
+
+
+def fields_of(said: Message, session_id: str, project: str, clean: Callable[[str], str]) -> MemoryFields:
+    """Return the fields with which a message is stored. `clean` returns a text or a name without secrets."""
+    return MemoryFields(
+        agent_id=clean(said.agent_id)[:MAX_IDENTIFIER],
+        session_id=session_id,
+        title=as_title(clean(said.title or "")),
+        metadata={"project": clean(project)},
+        created_at=said.time,
+    )
 
 
 def summary_in(text: str) -> str:

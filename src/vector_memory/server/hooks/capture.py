@@ -7,7 +7,7 @@ recent ones: what was deleted, or was not to be stored at the time, must not com
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -22,18 +22,16 @@ from fastmcp import Context
 
 from vector_memory.clients.reading.conversation import (
     Message,
-    answer_in,
+    fields_of,
     hashes_as_stored,
+    message_of,
     prompt_in,
-    report_in,
     storable,
-    summary_in,
 )
 from vector_memory.clients.reading.importing import is_of_subagent, read_own, reason_of
 from vector_memory.clients.reading.lines import FormatError
-from vector_memory.domain import MAIN_AGENT, MemoryFields, MemoryKind, NewMemory, utc_now
+from vector_memory.domain import MemoryFields, MemoryKind, NewMemory, utc_now
 from vector_memory.domain.times import utc
-from vector_memory.domain.validation import MAX_IDENTIFIER, as_title
 from vector_memory.errors import VectorMemoryError, where
 from vector_memory.reading.recap import Mention
 from vector_memory.server.conversation import Conversation, KnownSession, client_of, conversation_of
@@ -62,7 +60,10 @@ READING_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a hook reports. `time`: when. `client`: the client's name. `given`: the fields that the client filled in."""
+    """What a hook reports. `time`: when. `client`: the client's name. `given`: the fields that the client filled in.
+
+    `taken` is called once the text is on the disk.
+    """
 
     store: SessionMemoryStore
     conversation: Conversation
@@ -70,6 +71,7 @@ class Event:
     time: str
     client: str
     given: Mapping[str, str]
+    taken: Callable[[], None] = lambda: None
 
     def text(self, name: str) -> str:
         """Return a field without white space around it; empty if it is missing."""
@@ -104,10 +106,14 @@ def event_of(context: Context | None, arguments: Mapping[str, Any]) -> Event | N
         return None
     if conversation.is_over_http:  # the path would be one of this machine, which is not the client's
         given.pop("transcript_path", None)
-    store = store_of_caller(context.lifespan_context)
-    if session_id:
+    return event_in(store_of_caller(context.lifespan_context), conversation, client_of(context), given)
+
+
+def event_in(store: SessionMemoryStore, conversation: Conversation, client: str, given: dict[str, str]) -> Event:
+    """Return an event of a conversation, whose session is the one that the client names."""
+    if session_id := given.get("session_id", "").strip():
         conversation.session_id = storable_in(store, session_id)
-    return Event(store, conversation, conversation.session(), time_in(given), client_of(context), given)
+    return Event(store, conversation, conversation.session(), time_in(given), client, given)
 
 
 def time_in(given: Mapping[str, str]) -> str:
@@ -118,28 +124,24 @@ def time_in(given: Mapping[str, str]) -> str:
     return now
 
 
-async def keep(event: Event, kind: MemoryKind, content: str, agent_id: str = MAIN_AGENT) -> Kept:
-    """Queue a text under the client's session, unless storing is off. Raises as `Intake.take`."""
-    message = Message(kind, agent_id, content, event.time)
-    return await in_worker(HOOK, take, event, message) if event.is_kept else None
+async def keep(event: Event, name: str) -> Kept:
+    """Queue the text of an event, unless storing is off. Raises as `Intake.take`."""
+    message = message_of(name, event.given, event.client, event.time) if event.is_kept else None
+    kept = await in_worker(HOOK, take, event, message) if message else None
+    event.taken()
+    return kept
 
 
 def take(event: Event, message: Message) -> Kept:
     """Write a message to the disk, without secrets, and queue it; None if it is empty. Raises as `Intake.take`."""
-    content, title = (storable_in(event.store, text) for text in (message.content, message.title or ""))
-    if not content:
+    clean = partial(storable_in, event.store)
+    if not (content := clean(message.content)):
         return None
     if message.kind is MemoryKind.INPUT_PROMPT:
         event.conversation.prompts.setdefault(event.session_id, []).append((hash_of(content), message.time))
-    return event.store.intake.take(
-        message.kind,
-        content,
-        agent_id=storable_in(event.store, current_caller().agent_id or message.agent_id)[:MAX_IDENTIFIER],
-        session_id=event.session_id,
-        title=as_title(title),
-        metadata={"project": storable_in(event.store, event.conversation.project.folder)},
-        created_at=message.time,
-    )
+    message = replace(message, agent_id=current_caller().agent_id or message.agent_id)
+    fields = fields_of(message, event.session_id, event.conversation.project.folder, clean)
+    return event.store.intake.take(message.kind, content, **fields)
 
 
 def storable_in(store: SessionMemoryStore, text: str) -> str:
@@ -243,13 +245,19 @@ LEAST_PROMPT = 20
 async def hook_prompt(event: Event) -> str | None:
     """Store a prompt. Return a recap for a session's first prompt, and memories close to later ones."""
     prompt = prompt_in(event.text("prompt"))
-    kept = await keep(event, MemoryKind.INPUT_PROMPT, prompt)
+    kept = await keep(event, "prompt")
     context, heard = None, await event.heard()
     if heard is not None:
         context = await context_for(event, heard, prompt) if prompt else None
         await begin_to_catch_up(event, heard, is_answered=False, patience=PATIENCE_SECONDS)
     await settle(event, kept, PATIENCE_SECONDS)
     return context
+
+
+async def hook_start(event: Event) -> str | None:
+    """Return the recap for a session that starts."""
+    heard = await event.heard()
+    return None if heard is None else await context_for(event, heard, "")
 
 
 async def context_for(event: Event, heard: KnownSession, prompt: str) -> str | None:
@@ -280,26 +288,24 @@ def recalled(event: Event, heard: KnownSession, prompt: str) -> str | None:
 
 async def hook_subagent(event: Event) -> None:
     """Store the last message of a sub-agent as its report. A compaction ends like a sub-agent without a type."""
-    if agent := event.text("agent_type"):
-        await store(event, MemoryKind.REPORT, report_in(event.text("last_assistant_message")), agent)
+    await store(event, "subagent")
 
 
 async def hook_answer(event: Event) -> None:
     """Store a long answer as working memory, and its prompt if the server was not ready for it."""
-    answer = answer_in(event.text("last_assistant_message"))
-    heard = await store(event, MemoryKind.WORKING_MEMORY, answer, event.client)
+    heard = await store(event, "answer")
     if heard is not None:
         await begin_to_catch_up(event, heard, is_answered=True, patience=PATIENCE_AFTERWARDS_SECONDS)
 
 
 async def hook_compaction(event: Event) -> None:
     """Store the summary of a compacted conversation as the session's state."""
-    await store(event, MemoryKind.SESSION_CONTEXT, summary_in(event.text("compact_summary")))
+    await store(event, "compaction")
 
 
-async def store(event: Event, kind: MemoryKind, content: str, agent_id: str = MAIN_AGENT) -> KnownSession | None:
-    """Queue a text and wait briefly until it is stored; return what the server knows of the session."""
-    kept = await keep(event, kind, content, agent_id)
+async def store(event: Event, name: str) -> KnownSession | None:
+    """Queue the text of an event and wait briefly until it is stored; return what the server knows of the session."""
+    kept = await keep(event, name)
     heard = await event.heard()
     await settle(event, kept, PATIENCE_AFTERWARDS_SECONDS)
     return heard

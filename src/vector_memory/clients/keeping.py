@@ -1,0 +1,37 @@
+"""Keeps what a hook reports in the outbox of the memory, for the next server."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+from vector_memory.clients.reading.conversation import fields_of, message_of, storable
+from vector_memory.clients.registry import CLIENTS
+from vector_memory.domain import Project
+from vector_memory.settings import MemoryAddress, Redact, Settings, project_folder
+from vector_memory.settings.locations import real_path
+from vector_memory.writing.batches import CONTENT, KIND
+from vector_memory.writing.outbox import outbox_of_memory
+
+
+def keep(client: str, event: str, nanoseconds: int, data: bytes, address: MemoryAddress, settings: Settings) -> None:
+    """Write the text of an event to the disk, without secrets, unless capturing is off.
+
+    `event`, `nanoseconds`: as `hook.py` names it, and when it was, since 1970. `data`: as the client describes it.
+    Raises DatabaseError if the disk does not take it, and ValueError for data that is no JSON.
+    """
+    hooks, outbox = CLIENTS[client].command_hooks, outbox_of_memory(address)
+    if hooks is None or outbox is None or not settings.capture:
+        return
+
+    def clean(text: str) -> str:
+        return storable(text, redacts=settings.redact is not Redact.OFF).text
+
+    given, heard_at = hooks.given(json.loads(data)), datetime.fromtimestamp(nanoseconds / 1e9, UTC)
+    said = message_of(event, given, hooks.agent, heard_at.isoformat(timespec="microseconds"))
+    if said is None or not (content := clean(said.content)):
+        return
+    project = Project.at(project_folder(), real_path(address) if isinstance(address, Path) else None)
+    session_id = clean(given.get("session_id", "").strip()) or project.session_on(
+        heard_at.astimezone().date().isoformat()
+    )
+    outbox.add({KIND: said.kind, CONTENT: content, **fields_of(said, session_id, project.folder, clean)})

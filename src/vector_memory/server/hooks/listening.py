@@ -1,0 +1,155 @@
+"""Takes what hooks report that can only run a command: `clients/hook.py` hands it over through a socket.
+
+Of the servers of a memory, the first one listens; when it ends, another one does. Only this user can reach the socket.
+"""
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vector_memory.clients import hook
+from vector_memory.clients.registry import CLIENTS
+from vector_memory.domain import Project
+from vector_memory.errors import VectorMemoryError
+from vector_memory.server.conversation import Conversation
+from vector_memory.server.current_store import store_of_caller
+from vector_memory.server.hooks import HEARD_AT, capture
+from vector_memory.settings import project_of
+from vector_memory.settings.locations import real_path
+from vector_memory.storage.disk.filesystem import lock_file, lock_if_free
+
+logger = logging.getLogger(__name__)
+
+SECONDS_BETWEEN_LOOKS = 1.0
+"""How soon another server takes over, and a socket that somebody removed is there again."""
+
+MOST_BYTES = 2**26
+"""Longer events are not read: `hook.py` keeps their texts."""
+
+
+class Answer(NamedTuple):
+    """What a client reads, and what to do if its hook has not waited for it."""
+
+    text: bytes
+    untold: Callable[[], None]
+
+
+Handle = Callable[[bytes, Callable[[], None]], Awaitable[Answer | None]]
+"""Handles a message: calls the function once the text is on the disk. Returns None if it is not for this server."""
+
+
+async def listen(memory: Path, handle: Handle) -> None:
+    """Listen for hooks while no other server of the memory does, until cancelled."""
+    path = Path(hook.socket_of(str(real_path(memory))))
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        if not hook.is_private(str(path.parent)):
+            logger.warning("Hooks of commands reach no server: others can use %s.", path.parent)
+            return
+        with lock_file(path.with_suffix(".lock")) as lock:
+            while not lock_if_free(lock):
+                await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+            try:
+                while True:
+                    await _listen_at(path, handle)
+            finally:
+                path.unlink(missing_ok=True)
+    except (OSError, NotImplementedError) as error:
+        logger.warning("Hooks of commands reach no server: %s", getattr(error, "strerror", error))
+
+
+async def _listen_at(path: Path, handle: Handle) -> None:
+    """Listen until the socket was removed, as programs do that clean up."""
+    path.unlink(missing_ok=True)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await _answer(reader, writer, handle)
+        except Exception as error:
+            capture.log_failure("A hook was not answered", error)
+
+    async with await asyncio.start_unix_server(answer, path):
+        path.chmod(0o600)
+        ours = path.stat().st_ino
+        with suppress(FileNotFoundError):
+            while path.stat().st_ino == ours:
+                await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handle: Handle) -> None:
+    """Read a message and answer it."""
+    message = bytearray()
+    is_taken = False
+
+    def taken() -> None:
+        nonlocal is_taken
+        if not is_taken:
+            writer.write(hook.TAKEN)
+        is_taken = True
+
+    try:
+        while part := await reader.read(2**16):
+            message += part
+            if len(message) > MOST_BYTES:
+                return
+        answer = await handle(bytes(message), taken)
+        if answer is None:
+            return
+        try:
+            taken()
+            writer.write(answer.text)
+            await writer.drain()
+        except OSError:
+            answer.untold()
+    finally:
+        writer.close()
+
+
+class Reports:
+    """What hooks report to this server. Each project that shares its memory has a conversation of its own."""
+
+    def __init__(self, memory: Path, parts: Mapping[str, Any]) -> None:
+        self._memory, self._parts = real_path(memory), parts
+        self._conversations: dict[str, Conversation] = {}
+
+    async def handle(self, message: bytes, taken: Callable[[], None]) -> Answer | None:
+        """Store a text, and return what the client reads."""
+        try:
+            *head, data = message.split(b"\0", 6)
+            client, name, nanoseconds, memory, named, folder = map(os.fsdecode, head)
+            hooks, reported = CLIENTS[client].command_hooks, json.loads(data)
+            project = await asyncio.to_thread(self._project, memory, folder, is_named=bool(named))
+            if hooks is None or name not in hooks.events or project is None or not isinstance(reported, dict):
+                return None
+            conversation = self._conversations.setdefault(
+                project.folder, Conversation(project, may_store=True, is_over_http=False)
+            )
+            store = await asyncio.to_thread(store_of_caller, self._parts)
+            given = await asyncio.to_thread(hooks.given, reported)
+        except (ValueError, KeyError, RecursionError, VectorMemoryError) as error:
+            capture.log_failure("A hook's report was not taken", error)
+            return None
+        given[HEARD_AT] = datetime.fromtimestamp(int(nanoseconds) / 1e9, UTC).isoformat()
+        event = replace(capture.event_in(store, conversation, hooks.agent, given), taken=taken)
+        known = conversation.heard.get(event.session_id)
+        before = (known.has_prompt, set(known.told)) if known else (False, set[int]())
+        told = await getattr(capture, f"hook_{name}")(event)
+
+        def untold() -> None:
+            if event.session_id in conversation.heard:
+                conversation.heard[event.session_id].has_prompt, conversation.heard[event.session_id].told = before
+
+        return Answer(hooks.answer(hooks.events[name], told).encode() if told and hooks.answer else b"", untold)
+
+    def _project(self, memory: str, folder: str, *, is_named: bool) -> Project | None:
+        """Return the project that a hook reports on; None if its memory is another one."""
+        project = project_of(Path(folder))
+        mine = real_path(Path(memory)) == self._memory and (is_named or project / hook.MEMORY == self._memory)
+        return Project.at(project, self._memory) if mine else None
