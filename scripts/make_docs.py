@@ -24,7 +24,7 @@ from vector_memory.cli import main as cli
 from vector_memory.cli.arguments import MODELS, accepted
 from vector_memory.cli.commands import COMMANDS, app
 from vector_memory.cli.examples import examples_of
-from vector_memory.clients.client import FileOf, InstallScope
+from vector_memory.clients.client import CommandHooks, FileOf, InstallScope
 from vector_memory.clients.editing.hooks import added, handlers_for
 from vector_memory.clients.events import EVENTS
 from vector_memory.clients.registry import CLIENTS
@@ -167,7 +167,29 @@ def hook_tables() -> dict[str, Iterator[str]]:
     return {
         "hook events": table(heads, [(event.when, event.stored, event.received) for event in EVENTS.values()]),
         "hook tools": table(("Tool", "Arguments"), tools),
+        "command hooks": table(
+            ("Client", "Stored", "Where", "The agent receives"),
+            [
+                (
+                    code(name),
+                    *said_by(hooks),
+                    file_in(client.hooks, InstallScope.USER),
+                    RECALLED[hooks.answer is not None],
+                )
+                for name, client in CLIENTS.items()
+                if (hooks := client.command_hooks)
+            ],
+        ),
     }
+
+
+RECALLED = {False: "recap, recall", True: "nothing: it reads no context"}
+
+
+def said_by(hooks: CommandHooks) -> str:
+    """Return what a client's hooks report."""
+    reported = {"prompt": "prompts", "answer": "answers", "subagent": "sub-agents' reports"}
+    return ", ".join(what for event, what in reported.items() if event in hooks.events)
 
 
 def plugin_hooks() -> str:

@@ -4,10 +4,11 @@ Those of the session have its name, those of its sub-agents others; `<session>.j
 """
 
 import re
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from vector_memory.clients.client import Client, InstallScope, in_home, sessions_below, typed_entry
+from vector_memory.clients.client import Client, CommandHooks, InstallScope, in_home, sessions_below, typed_entry
 from vector_memory.clients.reading.conversation import Transcript, TranscriptConversation
 from vector_memory.clients.reading.lines import (
     Line,
@@ -24,6 +25,9 @@ from vector_memory.domain.validation import MAX_IDENTIFIER
 TYPED = re.compile(r"<user_input\b[^>]*>(.*?)</user_input>", re.DOTALL)
 """What the user wrote, within what the client adds."""
 
+AGENT = "@cline/core"
+"""The name that Cline gives itself."""
+
 LEAD = "lead"
 
 
@@ -32,7 +36,7 @@ def cline_session(path: Path) -> Transcript | None:
     content = read_object(path)
     about = read_object(path.with_name(f"{path.parent.name}.json"))
     agent = str(content.get("agent") or LEAD)
-    conversation = TranscriptConversation("@cline/core" if agent == LEAD else agent[:MAX_IDENTIFIER])
+    conversation = TranscriptConversation(AGENT if agent == LEAD else agent[:MAX_IDENTIFIER])
     messages = enumerate(field_of(1, content, "messages", list), 1)
     unread = heard(messages, partial(_note_cline, conversation), conversation.miss)
     session_id, project = field_of(1, about, "session_id", str), field_of(1, about, "cwd", str)
@@ -49,6 +53,11 @@ def _note_cline(conversation: TranscriptConversation, number: int, message: Line
         conversation.prompt(typed, time_in_ms(number, message.get("ts")))
 
 
+def hooks_text(commands: Mapping[str, str]) -> dict[str, str]:
+    """Return a script for each event."""
+    return {f"{event}.sh": f"#!/bin/sh\n{command}\n" for event, command in commands.items()}
+
+
 CLIENT = Client(
     title="Cline",
     files=in_home(".cline", "data/settings/cline_mcp_settings.json", "CLINE_DIR"),
@@ -59,6 +68,18 @@ CLIENT = Client(
     instructions="AGENTS.md",
     sessions=sessions_below(
         partial(folder_of_user, ".cline", "CLINE_DIR"), "CLINE_DIR", cline_session, "data/sessions/*/*.messages.json"
+    ),
+    hooks=in_home(".cline", "hooks", "CLINE_DIR"),
+    command_hooks=CommandHooks(
+        AGENT,
+        events={"prompt": "UserPromptSubmit", "answer": "TaskComplete"},
+        fields={
+            "session_id": "sessionContext.rootSessionId",
+            "prompt": "userPromptSubmit.prompt",
+            "last_assistant_message": "turn.outputText",
+        },
+        answer=None,
+        texts=hooks_text,
     ),
     longest_answer="8,000 characters, the middle is cut",
     traps="starts one server for all projects; leaves out a server that needs more than 3 seconds; shows no "

@@ -3,11 +3,13 @@
 The events of sub-agents are among those of the session and name their agent.
 """
 
+import json
 import re
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from vector_memory.clients.client import Client, entry_with, in_home, sessions_below
+from vector_memory.clients.client import Client, CommandHooks, entry_with, in_home, last_answer, sessions_below
 from vector_memory.clients.reading.conversation import Message, Transcript, TranscriptConversation
 from vector_memory.clients.reading.lines import FormatError, Line, field_of, heard, read_lines, time_of
 from vector_memory.domain.user_files import folder_of_user
@@ -108,6 +110,12 @@ def _note_event(conversation: TranscriptConversation, number: int, line: Line) -
         conversation.summary(data["summaryContent"], time_of(number, line), line_id=_id_of(line))
 
 
+def hooks_text(commands: Mapping[str, str]) -> dict[str, str]:
+    """Return the file with these hooks."""
+    hooks = {event: [{"type": "command", "bash": command, "timeoutSec": 5}] for event, command in commands.items()}
+    return {"vector-memory.json": json.dumps({"version": 1, "hooks": hooks}, indent=2) + "\n"}
+
+
 CLIENT = Client(
     title="Copilot CLI",
     files=in_home(".copilot", "mcp-config.json", "COPILOT_HOME"),
@@ -119,6 +127,15 @@ CLIENT = Client(
         "COPILOT_HOME",
         copilot_session,
         "session-state/*/events.jsonl",
+    ),
+    hooks=in_home(".copilot", "hooks", "COPILOT_HOME"),
+    command_hooks=CommandHooks(
+        "copilot-cli",
+        events={"prompt": "userPromptSubmitted", "answer": "agentStop"},
+        fields={"session_id": "sessionId", "prompt": "prompt"},
+        find=lambda reported: last_answer(copilot_session, reported.get("transcriptPath")),
+        answer=lambda _, context: json.dumps({"additionalContext": context}),
+        texts=hooks_text,
     ),
     longest_answer="20,480 bytes, then a file and 500 characters",
     traps="shows no instructions of servers; in trusted folders it also starts the servers of `.mcp.json`",

@@ -6,13 +6,25 @@ They are in `tmp/<project>/chats/session-*.jsonl` below `~/.gemini`, those of su
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from vector_memory.clients.client import CONNECTED, Client, InstallScope, in_home, in_project, sessions_below
+from vector_memory.clients.client import (
+    CONNECTED,
+    Client,
+    CommandHooks,
+    InstallScope,
+    in_home,
+    in_project,
+    sessions_below,
+)
 from vector_memory.clients.reading.conversation import Transcript, TranscriptConversation
 from vector_memory.clients.reading.lines import FormatError, Line, field_of, heard, objects_in, read_lines, time_of
 from vector_memory.domain.user_files import folder_of_user, read_file
 from vector_memory.domain.validation import MAX_IDENTIFIER
+
+AGENT = "gemini-cli-mcp-client"
+"""The name that Gemini CLI gives itself."""
 
 ROOT = ".project_root"
 DONE = "complete_task"
@@ -39,7 +51,7 @@ def gemini_session(path: Path) -> Transcript | None:
     is_subagent, unknown = head.get("kind") == "subagent", []
     own_id = field_of(1, head, "sessionId", str)
     session_id = path.parent.name if is_subagent else own_id
-    conversation = TranscriptConversation(_subagent_name(path, own_id) if is_subagent else "gemini-cli-mcp-client")
+    conversation = TranscriptConversation(_subagent_name(path, own_id) if is_subagent else AGENT)
 
     def hear(number: int, line: Line) -> None:
         if not _note_message(conversation, number, line):
@@ -112,9 +124,12 @@ def _note_message(conversation: TranscriptConversation, number: int, line: Line)
     return True
 
 
+SETTINGS = {**in_home("", ".gemini/settings.json", "GEMINI_CLI_HOME"), **in_project(".gemini/settings.json")}
+
 CLIENT = Client(
     title="Gemini CLI",
-    files={**in_home("", ".gemini/settings.json", "GEMINI_CLI_HOME"), **in_project(".gemini/settings.json")},
+    files=SETTINGS,
+    hooks=SETTINGS,
     reads_comments=True,
     approval={
         InstallScope.USER: CONNECTED,
@@ -127,6 +142,13 @@ CLIENT = Client(
     commands=("gemini",),
     checked_with="gemini mcp list",
     sessions=sessions_below(gemini_home, "GEMINI_CLI_HOME", gemini_session, "tmp/*/chats/**/*.jsonl"),
+    command_hooks=CommandHooks(
+        AGENT,
+        events={"start": "SessionStart", "prompt": "BeforeAgent", "answer": "AfterAgent"},
+        fields={"session_id": "session_id", "prompt": "prompt", "last_assistant_message": "prompt_response"},
+        clean=partial(OF_CLIENT.sub, ""),
+        more={"name": "vector-memory", "timeout": 5_000},
+    ),
     longest_answer="40,000 characters, then 8,000 of the beginning and 32,000 of the end",
     traps="passes no environment variable whose name has KEY, TOKEN, SECRET, PASSWORD or AUTH, nor `DATABASE_URL`",
     seen="0.61.0",

@@ -3,11 +3,13 @@
 A sub-agent has a session of its own; `subagents/<its id>/meta.json` in the one that started it names type and task.
 """
 
+import json
 import re
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from vector_memory.clients.client import Client, in_home, in_project, sessions_below
+from vector_memory.clients.client import Client, CommandHooks, in_home, in_project, sessions_below
 from vector_memory.clients.reading.conversation import Transcript, TranscriptConversation
 from vector_memory.clients.reading.lines import Line, field_of, heard, read_lines, read_object, time_in_ms
 from vector_memory.domain.user_files import folder_of_user
@@ -83,6 +85,16 @@ class _UpdateReading:
 
 grok_home = partial(folder_of_user, ".grok", "GROK_HOME")
 
+
+def hooks_text(commands: Mapping[str, str]) -> dict[str, str]:
+    """Return the file with these hooks."""
+    hooks = {
+        event: [{"hooks": [{"type": "command", "command": command, "timeout": 5}]}]
+        for event, command in commands.items()
+    }
+    return {"vector-memory.json": json.dumps({"hooks": hooks}, indent=2) + "\n"}
+
+
 CLIENT = Client(
     title="Grok Build",
     files={**in_home(".grok", "config.toml", "GROK_HOME"), **in_project(".grok/config.toml")},
@@ -92,6 +104,14 @@ CLIENT = Client(
     inherits=("claude", "cursor"),
     checked_with="grok mcp list",
     sessions=sessions_below(grok_home, "GROK_HOME", grok_session, "sessions/*/*/updates.jsonl"),
+    hooks=in_home(".grok", "hooks", "GROK_HOME"),
+    command_hooks=CommandHooks(
+        AGENT,
+        events={"prompt": "UserPromptSubmit", "answer": "Stop"},
+        fields={"session_id": "session_id", "prompt": "prompt", "last_assistant_message": "lastAssistantMessage"},
+        answer=None,  # it discards it, and a Stop that is answered makes it go on
+        texts=hooks_text,
+    ),
     traps="the model finds the tools with `search_tool`; also starts the servers of `~/.claude.json`, `.mcp.json` and "
     "Cursor",
     seen="1.0.41",

@@ -5,12 +5,12 @@ A session is named by a path below that of the file. A sub-agent has a session o
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vector_memory.clients.client import Client, Entry, InstallScope, Sessions, home_of
+from vector_memory.clients.client import Client, CommandHooks, Entry, FileOf, InstallScope, Sessions, home_of
 from vector_memory.clients.reading.conversation import Transcript, TranscriptConversation
 from vector_memory.clients.reading.lines import FormatError, Line, field_of, heard, time_in_ms
 from vector_memory.domain.user_files import folder_of_user
@@ -21,6 +21,8 @@ PARTS = re.compile("agent|compaction|file|patch|reasoning|retry|snapshot|step-fi
 
 QUOTED = re.compile(r'\A"([^"]*\s[^"]*)"\s*\Z')
 """`opencode run` adds quotes to a prompt of several words."""
+
+unquoted = partial(QUOTED.sub, r"\1")
 
 OF_SUBAGENT = re.compile(r"\s*\(@[^)]* subagent\)\Z")
 
@@ -84,8 +86,7 @@ def _note_parts(conversation: TranscriptConversation, number: int, message: Line
     times = field_of(number, message, "time", dict)
     time, text = time_in_ms(number, times.get("completed") or times.get("created")), message["text"]
     if message.get("role") == "user" and text:
-        quoted = QUOTED.match(text)
-        conversation.prompt(quoted[1] if quoted else text, time)
+        conversation.prompt(unquoted(text), time)
     elif message.get("role") == "assistant" and text:
         if message.get("summary") is True:
             conversation.summary(text, time)
@@ -109,6 +110,32 @@ def configuration(name: str, ending: str) -> Path:
     return either(home_of(".config", "XDG_CONFIG_HOME") / name, f"{name}{ending}", f"{name}{other}")
 
 
+PLUGIN = Path(__file__).with_name("opencode_plugin.js")
+
+
+def plugin(commands: Mapping[str, str]) -> dict[str, str]:
+    """Return the plugin with these commands."""
+    text = PLUGIN.read_text(encoding="utf-8")
+    return {"vector-memory.js": text.replace("const COMMANDS = {}", f"const COMMANDS = {json.dumps(dict(commands))}")}
+
+
+def plugin_hooks(name: str) -> CommandHooks:
+    """Return the hooks of opencode or Kilo, which a plugin calls: its events and their fields have our names."""
+    return CommandHooks(
+        name,
+        events={event: event for event in ("prompt", "answer", "subagent")},
+        fields={field: field for field in ("session_id", "prompt", "last_assistant_message", "agent_type")},
+        answer=lambda _, context: context,
+        clean=unquoted,
+        texts=plugin,
+    )
+
+
+def plugin_folder(name: str) -> dict[InstallScope, FileOf]:
+    """Return the folder with the user's plugins."""
+    return {InstallScope.USER: lambda _project: home_of(".config", "XDG_CONFIG_HOME") / name / "plugin"}
+
+
 CLIENT = Client(
     title="opencode",
     files={
@@ -121,6 +148,8 @@ CLIENT = Client(
     commands=("opencode",),
     checked_with="opencode mcp list",
     sessions=sessions_in_file("opencode"),
+    hooks=plugin_folder("opencode"),
+    command_hooks=plugin_hooks("opencode"),
     longest_answer="50 KiB or 2,000 lines, then a file",
     seen="1.18.33",
 )
@@ -134,6 +163,8 @@ KILO = Client(
     commands=("kilo", "kilocode"),
     checked_with="kilo mcp list",
     sessions=sessions_in_file("kilo"),
+    hooks=plugin_folder("kilo"),
+    command_hooks=plugin_hooks("kilo"),
     longest_answer="50 KiB or 2,000 lines, then a file",
     seen="7.7.7",
 )

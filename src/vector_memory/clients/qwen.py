@@ -9,10 +9,13 @@ from functools import partial
 from pathlib import Path
 
 from vector_memory.clients.claude import Reading
-from vector_memory.clients.client import Client, in_home, in_project, sessions_below
+from vector_memory.clients.client import Client, CommandHooks, in_home, in_project, sessions_below
 from vector_memory.clients.reading.conversation import Transcript
 from vector_memory.clients.reading.lines import FormatError, Line, field_of, read_lines
 from vector_memory.domain.user_files import folder_of_user
+
+AGENT = "qwen-cli-mcp-client-vector-memory"
+"""The name that Qwen Code gives itself."""
 
 OF_HOOKS = re.compile(r"<qwen:user-prompt-submit-context>.*?</qwen:user-prompt-submit-context>", re.DOTALL)
 
@@ -21,7 +24,7 @@ SILENT = ("system", "tool_result")
 
 def qwen_session(path: Path) -> Transcript | None:
     """Return what is worth remembering of a transcript; None if it is empty. Raises FormatError, OSError."""
-    reading = Reading(is_subagent=path.name.startswith("agent-"), agent="qwen-cli-mcp-client-vector-memory")
+    reading = Reading(is_subagent=path.name.startswith("agent-"), agent=AGENT)
     for number, line in read_lines(path):
         try:
             reading.hear(number, line if isinstance(line, FormatError) else _as_of_claude(number, line))
@@ -48,9 +51,12 @@ def _as_of_claude(number: int, line: Line) -> Line:
 
 qwen_home = partial(folder_of_user, ".qwen", "QWEN_HOME")
 
+SETTINGS = {**in_home(".qwen", "settings.json", "QWEN_HOME"), **in_project(".qwen/settings.json")}
+
 CLIENT = Client(
     title="Qwen Code",
-    files={**in_home(".qwen", "settings.json", "QWEN_HOME"), **in_project(".qwen/settings.json")},
+    files=SETTINGS,
+    hooks=SETTINGS,
     reads_comments=True,
     commands=("qwen",),
     checked_with="qwen mcp list",
@@ -60,6 +66,13 @@ CLIENT = Client(
         qwen_session,
         "projects/*/chats/*.jsonl",
         "projects/*/subagents/*/agent-*.jsonl",
+    ),
+    command_hooks=CommandHooks(
+        AGENT,
+        events={"prompt": "UserPromptSubmit", "answer": "Stop", "subagent": "SubagentStop"},
+        fields={name: name for name in ("session_id", "prompt", "last_assistant_message", "agent_type")},
+        clean=partial(OF_HOOKS.sub, ""),
+        more={"timeout": 5_000},
     ),
     longest_answer="28,000 characters, then a file and 2,000",
     traps="the model finds the tools with `tool_search`",

@@ -69,7 +69,7 @@ def words_in(entry: dict[str, Any]) -> list[str]:
 def write_all(name: str, scope: InstallScope, texts: dict[str, str]) -> None:
     """Write the files of a client."""
     client = CLIENTS[name]
-    hooks = client.hooks.get(scope)
+    hooks = client.hooks.get(scope) if not (client.command_hooks and client.command_hooks.texts) else None
     for file in (file_of(client, scope), *([hooks(Path.cwd())] if hooks else [])):
         is_json = file.suffix.startswith(".json")
         kind = ("json" if client.reads_comments else "plain") if is_json else file.suffix.removeprefix(".")

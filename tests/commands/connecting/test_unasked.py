@@ -1,7 +1,10 @@
 """install and uninstall: the hooks with which a client remembers without being asked."""
 
 import json
+import os
+import re
 import stat
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +12,11 @@ import pytest
 
 from commands.conftest import Run
 from commands.connecting.conftest import everything
+from hook_texts import PROMPT
 from vector_memory.clients.client import InstallScope
 from vector_memory.clients.editing import hooks
 from vector_memory.clients.registry import CLIENTS
+from waiting import eventually
 
 OURS = hooks.handlers_for("vector-memory")
 OURS_IN = {"claude": OURS, "codex": {event: OURS[event] for event in OURS if event != "PostCompact"}}
@@ -229,8 +234,57 @@ def test_who_trusted_the_hooks_in_codex_has_the_file_as_before(run: Run, home: P
     assert everything(tmp_path) == before
 
 
-def test_only_clients_whose_hooks_call_tools_get_hooks() -> None:
+def test_only_clients_whose_hooks_call_tools_get_such_hooks() -> None:
     """Those of Cursor and VS Code run programs."""
-    assert {name: set(client.hooks) for name, client in CLIENTS.items() if client.hooks} == {
+    calling = {name: client for name, client in CLIENTS.items() if client.hooks and not client.command_hooks}
+    assert {name: set(client.hooks) for name, client in calling.items()} == {
         name: {InstallScope.USER, InstallScope.PROJECT} for name in ("claude", "codex")
     }
+
+
+REPORTED = {
+    **dict.fromkeys(("session_id", "sessionId"), "s"),
+    "prompt": PROMPT,
+    "sessionContext": {"rootSessionId": "s"},
+    "userPromptSubmit": {"prompt": PROMPT},
+}
+"""A prompt as each client reports it."""
+
+WITH_COMMANDS = [name for name, client in CLIENTS.items() if client.command_hooks]
+
+
+def commands_in(folder: Path) -> list[str]:
+    """Return the commands in the files that have some of ours."""
+    texts = [file.read_text(encoding="utf-8") for file in folder.rglob("*") if file.suffix in {".json", ".sh", ".js"}]
+    return [found for text in texts for found in re.findall(r"/\S+ -I -S \S+hook\.py [^|]+2>/dev/null \|\| true", text)]
+
+
+@pytest.mark.parametrize("name", WITH_COMMANDS)
+def test_what_install_adds_keeps_what_the_client_reports(name: str, run: Run, tmp_path: Path, home: Path) -> None:
+    run("install", name, "--yes")
+    (command,) = [command for command in commands_in(tmp_path) if f" {name} prompt" in command]
+    env = {"PATH": os.environ["PATH"], "HOME": str(home)}
+    done = subprocess.run(["/bin/sh", "-c", command], input=json.dumps(REPORTED), env=env, text=True, check=True)
+    assert not done.stdout
+    eventually(lambda: len(list(tmp_path.rglob("*.outbox/*.json"))) == 1)
+    (kept,) = tmp_path.rglob("*.outbox/*.json")
+    body = json.loads(kept.read_text())
+    assert (body["content"], body["session_id"]) == (PROMPT, "s")
+    run("install", name, "--tools-only", "--yes")
+    assert not commands_in(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["copilot", "grok", "cline", "opencode"])
+def test_a_file_of_hooks_that_another_program_has_written_stays(name: str, run: Run, home: Path) -> None:
+    client = CLIENTS[name]
+    assert client.command_hooks
+    assert client.command_hooks.texts
+    folder = client.hooks[InstallScope.USER](Path())
+    folder.mkdir(parents=True)
+    for file in client.command_hooks.texts(dict.fromkeys(client.command_hooks.events.values(), "")):
+        (folder / file).write_text("# mine\n")
+    before = everything(home)
+    refused = run("install", name, "--yes")
+    assert refused.code == 2
+    assert "another program's. Nothing was changed." in refused.err
+    assert everything(home) == before

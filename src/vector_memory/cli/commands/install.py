@@ -86,21 +86,25 @@ When you finish, store what you found with store_report: what, why, where, and w
 
 @dataclass(frozen=True)
 class Installation:
-    """A client that is to be connected. `words`: the command line of its server. `is_trusted`: without asking."""
+    """A client that is to be connected. `words`: the command line of its server. `is_trusted`: without asking.
 
+    `name`: of the client. `memory`: the flags of the server that name the memory.
+    """
+
+    name: str
     place: "ClientConfiguration"
     words: list[str]
+    memory: Sequence[str]
     with_hooks: bool
     is_trusted: bool
 
     def changes(self) -> "list[Change]":
         """Return what has to change. Raises ConfigurationError if the client cannot be connected in this way."""
-        from vector_memory.clients.editing.planning import entry_for, installation, require_hooks
+        from vector_memory.clients.editing.planning import entry_for, hooks_of, installation
 
-        if self.with_hooks:
-            require_hooks(self.place.client)
+        called = hooks_of(self.name, self.place.client, self.memory) if self.with_hooks else {}
         entry = entry_for(self.place.client, self.words, is_trusted=self.is_trusted)
-        return installation(self.place, entry, with_hooks=self.with_hooks)
+        return installation(self.place, entry, called)
 
     def make(self, changes: "Sequence[Change]") -> None:
         """Make the changes, and say what follows."""
@@ -143,7 +147,7 @@ def install(
     how: HowFlags = How(),
 ) -> int:
     """Connect a coding agent: adds the tools, and hooks that store and recall on their own. Asks before any change."""
-    from vector_memory.clients.editing.planning import command_line
+    from vector_memory.clients.editing.planning import command_line, memory_of
 
     if database_path is not None and database_url is not None:
         raise ConfigurationError("Name one memory: --database-path or --database-url.")
@@ -154,7 +158,9 @@ def install(
     def planned(name: str) -> Installation:
         place = how.place(name)
         words = command_line(place.client, place.scope, flags, memory)
-        return Installation(place, words, bool(place.hooks_file) and not tools_only, trust)
+        named = memory_of(place.client, place.scope, memory)
+        calls = place.hooks_file and not tools_only and not (http and place.client.command_hooks)
+        return Installation(name, place, words, named, bool(calls), trust)
 
     if client is None:
         return _install_all(how, planned)

@@ -4,15 +4,22 @@ When its user trusts hooks, Codex notes that in its configuration: a table for e
 """
 
 import re
+import shlex
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vector_memory.clients import hook
+from vector_memory.clients.client import CommandHooks
 from vector_memory.clients.editing import toml_file
-from vector_memory.clients.events import EVENTS
+from vector_memory.clients.events import EVENTS, HOOKS
 from vector_memory.errors import ConfigurationError
+
+OURS = "vector_memory/clients/hook.py"
+"""What every command of ours has."""
 
 TRUST = ("hooks", "state")
 
@@ -45,6 +52,20 @@ def handlers_for(server: str, silent: Collection[str] = ()) -> Handlers:
     }
 
 
+def commands_for(client: str, hooks: CommandHooks, memory: Sequence[str]) -> Handlers:
+    """Return the hooks that run a command. `memory`: the flags that name the memory."""
+    return {
+        theirs: {"type": "command", "command": command_of(client, event, memory), **hooks.more}
+        for event, theirs in hooks.events.items()
+    }
+
+
+def command_of(client: str, event: str, memory: Sequence[str]) -> str:
+    """Return what a shell runs for an event. It succeeds silently even if this installation is gone."""
+    words = [sys.executable, "-I", "-S", hook.__file__, client, event, *memory]
+    return f"{shlex.join(words)} 2>/dev/null || true"
+
+
 def found(content: Mapping[str, Any], server: str) -> Handlers:
     """Return the hooks of a server that are in a client's settings."""
     return {place.event: handler for place, handler in _ours(content, server)}
@@ -57,7 +78,11 @@ def places(content: Mapping[str, Any], server: str) -> list[HookPosition]:
 
 def merged_hooks(old: Handlers, new: Handlers) -> Handlers:
     """Return the new hooks with what the user changed in the old ones, such as the timeout."""
-    return {event: handler | old.get(event, {}) | {"input": handler["input"]} for event, handler in new.items()}
+    ours = ("input", "command")
+    return {
+        event: handler | old.get(event, {}) | {name: handler[name] for name in ours if name in handler}
+        for event, handler in new.items()
+    }
 
 
 def added(content: Mapping[str, Any], server: str, handlers: Handlers) -> dict[str, Any]:
@@ -93,16 +118,21 @@ def removed(content: Mapping[str, Any], server: str, original: Mapping[str, Any]
 
 def _ours(content: Mapping[str, Any], server: str) -> Iterator[tuple[HookPosition, dict[str, Any]]]:
     for event, groups in _hooks(content).items():
-        if event not in EVENTS:
-            continue
         if not isinstance(groups, list):
-            raise ConfigurationError(f'"hooks.{event}" must be a list')
+            if event in EVENTS:
+                raise ConfigurationError(f'"hooks.{event}" must be a list')
+            continue  # a setting of the client
         for group_number, group in enumerate(groups):
             handlers = group.get("hooks") if isinstance(group, dict) else None
             for number, handler in enumerate(handlers if isinstance(handlers, list) else ()):
-                ours = {"type": "mcp_tool", "server": server, "tool": EVENTS[event].tool}
-                if isinstance(handler, dict) and handler.items() >= ours.items():
+                if isinstance(handler, dict) and _is_ours(handler, server):
                     yield HookPosition(event, group_number, number), handler
+
+
+def _is_ours(handler: Mapping[str, Any], server: str) -> bool:
+    if handler.get("type") == "command":
+        return OURS in str(handler.get("command"))
+    return (handler.get("type"), handler.get("server")) == ("mcp_tool", server) and handler.get("tool") in HOOKS
 
 
 def _hooks(content: Mapping[str, Any]) -> dict[str, Any]:

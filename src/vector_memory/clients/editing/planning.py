@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,67 @@ def hook_calls(file: Path) -> Part:
     )
 
 
+def both(entry: Part, calls: Part) -> Part:
+    """Return the entry and the hooks that are in one file as one part."""
+
+    def found(text: str) -> Held | None:
+        there = {"entry": entry.found(text), "hooks": calls.found(text)}
+        return there if any(there.values()) else None
+
+    def put(text: str, wanted: Held) -> str:
+        text = entry.put(text, wanted["entry"]) if wanted["entry"] else text
+        if wanted["hooks"]:
+            return calls.put(text, wanted["hooks"])
+        return calls.remove(text, "") if calls.found(text) else text
+
+    def merged(old: Held, new: Held) -> Held:
+        kept = {name: old[name] and new[name] and part.merged(old[name], new[name]) for name, part in parts.items()}
+        return {name: kept[name] or new[name] for name in parts}
+
+    parts = {"entry": entry, "hooks": calls}
+    return replace(
+        entry,
+        found=found,
+        put=put,
+        remove=lambda text, original: entry.remove(calls.remove(text, original), original),
+        merged=merged,
+    )
+
+
+def own_file(file: Path) -> Part:
+    """Return a file of hooks that is ours as a whole."""
+
+    def put(text: str, wanted: Held) -> str:
+        if text and hooks.OURS not in text:
+            raise ConfigurationError("it is another program's")
+        return str(wanted["text"])
+
+    return Part(
+        file,
+        found=lambda text: {"text": text} if hooks.OURS in text else None,
+        put=put,
+        remove=lambda _text, original: original,
+        merged=lambda _, new: new,
+        is_plain=False,
+    )
+
+
+def hook_parts(place: ClientConfiguration, called: hooks.Handlers) -> list[tuple[Part, Held]]:
+    """Return the parts that hooks have in a client's files, and what is wanted there."""
+    commands = place.client.command_hooks
+    if not place.hooks_file:
+        return []
+    if commands is None or commands.texts is None:
+        return [(hook_calls(place.hooks_file), called)]
+    texts = commands.texts({event: handler["command"] for event, handler in called.items()})
+    return [(own_file(place.hooks_file / name), {"text": text}) for name, text in texts.items()]
+
+
+def shared_part(place: ClientConfiguration) -> Part | None:
+    """Return the entry and the hooks if they are in one file."""
+    return both(server_entry(place), hook_calls(place.file)) if place.hooks_file == place.file else None
+
+
 def original_of(part: Part, text: str, there: Held) -> tuple[bool, str | None]:
     """Return whether it is known what the file was before this part was added, and what it was, if it is there."""
     backup = read_text(backup_of(part.file))
@@ -136,34 +197,46 @@ REMARK = "# paths of this machine (vector-memory install)"
 Change = FileChange | CommandChange
 
 
-def installation(place: ClientConfiguration, entry: dict[str, Any], *, with_hooks: bool) -> list[Change]:
+def installation(place: ClientConfiguration, entry: dict[str, Any], called: hooks.Handlers) -> list[Change]:
     """Return the changes that connect a client; none if it is connected in this way.
 
-    `with_hooks`: whether the client, if its hooks can, is to store and recall without being asked.
+    `called`: the hooks with which it stores and recalls without being asked.
     """
     plan, command = Plan(), None
-    if place.scope in place.client.by_command:
+    if shared := shared_part(place):
+        _add(plan, place, shared, {"entry": entry, "hooks": called or None})
+    elif place.scope in place.client.by_command:
         command = _command(place, entry)
     else:
         _add(plan, place, server_entry(place), entry)
-    if place.hooks_file and with_hooks:
-        _add(plan, place, hook_calls(place.hooks_file), hooks.handlers_for(NAME, place.client.silent))
-    elif place.hooks_file:
-        _take_out_hooks(plan, place, place.hooks_file)
+    if called and not shared:
+        for part, wanted in hook_parts(place, called):
+            _add(plan, place, part, wanted)
+    elif not shared:
+        _take_out_hooks(plan, place)
     # The rules come first: if this process is killed in between, no file is committed by mistake.
     files = sorted(plan.changes(), key=lambda change: change.path != _rules_file(place))
     return [*([command] if command else []), *files]
 
 
+def hooks_of(name: str, client: Client, memory: Sequence[str]) -> hooks.Handlers:
+    """Return a client's hooks. `memory`: flags that name the memory. Raises ConfigurationError as `require_hooks`."""
+    if client.command_hooks:
+        return hooks.commands_for(name, client.command_hooks, memory)
+    require_hooks(client)
+    return hooks.handlers_for(NAME, client.silent)
+
+
 def removal(place: ClientConfiguration) -> list[Change]:
     """Return the changes that disconnect a client; none if it is not connected."""
     plan, command = Plan(), None
-    if place.hooks_file:
-        _take_out_hooks(plan, place, place.hooks_file)
+    shared = shared_part(place)
+    if not shared:
+        _take_out_hooks(plan, place)
     if place.scope in place.client.by_command:
         command = _command(place, None)
     else:
-        _take_out(plan, place, server_entry(place))
+        _take_out(plan, place, shared or server_entry(place))
     files = sorted(plan.changes(), key=lambda change: change.path == _rules_file(place))
     return [*files, *([command] if command else [])]
 
@@ -230,15 +303,17 @@ def _other_server(part: Part, backup: str) -> Held | None:
     return held if held and not is_of_server(held) else None
 
 
-def _take_out_hooks(plan: Plan, place: ClientConfiguration, file: Path) -> None:
+def _take_out_hooks(plan: Plan, place: ClientConfiguration) -> None:
     """Take out the hooks, and what the client has noted about them."""
-    part = hook_calls(file)
-    text = plan.text(file) or ""
-    with explained(part):
-        where = hooks.places(json_file.content_of(text), NAME)
-    if where and (trust_file := place.client.trust_file) and (noted := plan.text(trust_file())):
-        plan.write(trust_file(), hooks.without_trust(noted, file, where))
-    _take_out(plan, place, part)
+    commands = place.client.command_hooks
+    for part, _ in hook_parts(place, hooks.commands_for("", commands, ()) if commands else {}):
+        if trust_file := place.client.trust_file:
+            text = plan.text(part.file) or ""
+            with explained(part):
+                where = hooks.places(json_file.content_of(text), NAME)
+            if where and (noted := plan.text(trust_file())):
+                plan.write(trust_file(), hooks.without_trust(noted, part.file, where))
+        _take_out(plan, place, part)
 
 
 def _rules_file(place: ClientConfiguration) -> Path:
@@ -343,10 +418,12 @@ def command_line(client: Client, scope: InstallScope, flags: list[str], memory: 
     `flags`: more flags for `serve`. `memory`: the flags that name the memory; none for the project's own, or for the
     shared one where the client has no projects.
     """
-    place = memory or client.place
-    if not memory and scope in client.shared:
-        place = ("--database-path", str(shared_memory()))
-    return [*program(), "serve", *flags, *place]
+    return [*program(), "serve", *flags, *(memory_of(client, scope, memory) or client.place)]
+
+
+def memory_of(client: Client, scope: InstallScope, memory: Sequence[str]) -> Sequence[str]:
+    """Return the flags that name the memory of a client: these, or those of the shared one if it has no projects."""
+    return memory or (("--database-path", str(shared_memory())) if scope in client.shared else ())
 
 
 def entry_for(client: Client, words: Sequence[str], *, is_trusted: bool = False) -> dict[str, Any]:
