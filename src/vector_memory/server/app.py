@@ -44,7 +44,7 @@ from vector_memory.settings.locations import real_path
 if TYPE_CHECKING:
     from vector_memory.embedding import EmbeddingModel
 
-# What only a call needs is imported when it is opened: a client waits for the list of tools first.
+# What only calls need is imported with the first call: a client waits for the list of tools first.
 # ruff: noqa: PLC0415
 
 logger = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ SECONDS_UNASKED = 0.3
 """Background work starts after this delay: clients list the tools at once, and both would be slower."""
 
 LOOKS_AT_FIRST_CALLS = 10
-"""So often it is put off while a call is unanswered: the first ones may have waited for imports."""
+"""Maximum number of postponements while a call is unanswered: the first ones may have waited for imports."""
 
 SECONDS_BETWEEN_LOOKS = 1.0
 
@@ -77,9 +77,9 @@ P = TypeVar("P", SessionMemoryStore, FileMemory)
 
 
 class Parts(dict[str, Any]):
-    """What a server works with, by name. A part is opened when it is first asked for.
+    """The parts of a server by name, each opened at first use.
 
-    One that could not be opened raises the reason at once, until `opened` succeeds.
+    A part that failed to open raises the reason at once, until `opened` succeeds.
     """
 
     def __init__(self, stack: ExitStack, openers: Mapping[str, Callable[[], AbstractContextManager[Part]]]) -> None:
@@ -93,7 +93,7 @@ class Parts(dict[str, Any]):
         return self._open(name)
 
     def opened(self) -> list[Part]:
-        """Return all that can be opened, open. Raises VectorMemoryError."""
+        """Open and return all parts. Raises VectorMemoryError."""
         return [self._open(name) for name in self._openers]
 
     def _open(self, name: str) -> Part:
@@ -113,8 +113,8 @@ class Parts(dict[str, Any]):
 class OverHttp(NamedTuple):
     """What a server over HTTP adds. Its clients are on other machines, so no tool writes files on this one.
 
-    `auth`: who may come in. `middleware`: what they may do. `questions`: seals what a client sends back with the
-    user's answer, so that any worker can continue.
+    `auth`: checks who calls. `middleware`: checks what they may do. `questions`: seals the state that a client returns
+    with the user's answer, so that any worker can continue.
     """
 
     auth: AuthProvider | None = None
@@ -133,8 +133,8 @@ def create_server(
 ) -> FastMCP:
     """Return a server that offers these tools. It opens what they need when it starts, and closes it when it ends.
 
-    `is_busy`: whether a client waits for an answer, and background work not to begin. `memory`: the file for which it
-    takes what hooks of commands report; None: it does not.
+    `is_busy`: whether a client waits for an answer, so that background work should not begin. `memory`: the file for
+    which it takes what hooks of commands report; None: it does not.
     """
     openers: dict[str, Callable[[], AbstractContextManager[Part]]] = {}
     if not IN_STORE.isdisjoint(offer.chosen()):
@@ -223,7 +223,7 @@ async def work_in_background(opened: Callable[[], Sequence[Part]], is_busy: Call
 
 
 class OneClient:
-    """What a server for one client works with: opened where it is first needed, with one model for all."""
+    """The parts of a server for one client, opened at first use. They share one model."""
 
     def __init__(
         self,
@@ -280,7 +280,7 @@ class OneClient:
             part.close()
 
     def _kept(self, part: P) -> P:
-        """Return a part that was opened, after whose imports garbage is collected."""
+        """Note an open part, and collect garbage from now on: its imports are done."""
         self._opened.insert(0, part)
         gc.freeze()
         gc.set_threshold(OFTEN)

@@ -31,7 +31,7 @@ def current_caller() -> Caller:
 
 
 def store_of_caller(parts: Mapping[str, Any]) -> SessionMemoryStore:
-    """Return the store of the current call from the parts that the server's lifespan opened."""
+    """Return the current call's store from the server's parts."""
     caller, memory = current_caller(), parts[MEMORY]
     store: SessionMemoryStore = memory if caller is OWNER else memory.store_of(caller)
     return store

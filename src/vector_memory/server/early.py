@@ -1,8 +1,8 @@
-"""EarlyAnswers a client's first requests while FastMCP is imported, which takes longer than some clients wait.
+"""Answers a client's first requests while FastMCP is imported, which takes longer than some clients wait.
 
-`early.json` describes what a server says for each combination of options; scripts/early_answers.py writes it. The
-client's lines are kept and handed on to the server, unchanged. What is not as clients usually send it, the server alone
-answers. Whatever this module imports delays the first answer.
+`early.json` has the answers for each combination of options; scripts/early_answers.py writes it. The client's lines are
+kept and passed on to the server, unchanged. Unusual requests are left to the server. Whatever this module imports
+delays the first answer.
 """
 
 import io
@@ -28,10 +28,10 @@ MOST_BYTES = 2**20
 """No more is read before the server is ready."""
 
 SECONDS_TO_ASK = 0.1
-"""How long imports wait for the first request: both at once would be slower."""
+"""How long imports wait for the first request: doing both at once would be slower."""
 
 LARGEST, DEEP = 2**53, 100
-"""What any reader of JSON can read: smaller integers, and fewer objects and lists in each other."""
+"""Limits within which all JSON parsers agree: smaller integers, and shallower nesting."""
 
 ENVELOPE = "io.modelcontextprotocol/"
 VERSION, CLIENT = f"{ENVELOPE}protocolVersion", f"{ENVELOPE}clientInfo"
@@ -46,7 +46,7 @@ OPTIONS = {
     "TOOLSETS": ("session", "tagged", "session,tagged"),
     "READ_ONLY": ("false", "true"),
 }
-"""What may be given, the default first. Memory files have locations of their own, which are checked."""
+"""The accepted values, the default first. Memory files have locations of their own, which need a full check."""
 
 TOOLSETS = ("session", "tagged", "files")
 LOCATIONS = ("DATABASE_PATH", "WORKING_DIR")
@@ -64,7 +64,7 @@ def key(toolsets: Iterable[str], profile: str, *, is_lean: bool, read_only: bool
 
 @cache
 def description() -> dict[str, Any]:
-    """Return what servers say: nothing if other releases of the libraries are installed, which may differ."""
+    """Return the recorded answers; none if other releases of the libraries, which may differ, are installed."""
     with open(DESCRIPTION, encoding="utf-8") as file:  # noqa: PTH123
         described: dict[str, Any] = json.load(file)
     if not all(map(is_installed, described["libraries"])):
@@ -78,7 +78,7 @@ def is_installed(distribution: str) -> bool:
 
 
 def tools_of(described: Mapping[str, Any], offered: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the tools that a server offers, as it lists them: their schemas are described apart."""
+    """Return the tools that a server offers, as it lists them: schemas are recorded separately."""
     values = described["values"]
     return [
         {name: values[part] if name.endswith("Schema") else part for name, part in values[tool].items()}
@@ -88,14 +88,14 @@ def tools_of(described: Mapping[str, Any], offered: Mapping[str, Any]) -> list[d
 
 @cache
 def all_tools() -> dict[str, dict[str, Any]]:
-    """Return each tool with all its parameters, by name. Empty if they are not described."""
+    """Return each tool with all its parameters, by name. Empty if none is recorded."""
     described = description()
     offered = described["configurations"].get(key(TOOLSETS, "all", is_lean=False, read_only=False), {"tools": ()})
     return {tool["name"]: tool for tool in tools_of(described, offered)}
 
 
 class EarlyAnswers:
-    """What the server would answer, line by line. Once it might not be known, nothing more is answered."""
+    """Answers line by line as the server would; after the first doubt, answers nothing more."""
 
     def __init__(self, described: Mapping[str, Any], offered: str) -> None:
         self._described, self._offered = described, described["configurations"][offered]
@@ -128,7 +128,7 @@ class EarlyAnswers:
             is_modern = method != "initialize" and isinstance(meta, dict) and VERSION in meta
             self._era = "modern" if is_modern else "legacy"
             self.is_silent = not is_plain
-        # Some clients use an id again: which of the server's answers is whose could not be told.
+        # Some clients reuse an id: the server's answers could not be told apart.
         is_new = str(message["id"]) not in self._asked
         self._asked.add(str(message["id"]))
         if not is_plain or not is_new or not is_common(line):
@@ -177,24 +177,24 @@ class EarlyAnswers:
 
 
 def is_common(line: bytes) -> bool:
-    """Return whether a line has nothing that readers of JSON understand differently: escapes, NaN, deep nesting."""
+    """Return whether all JSON parsers read a line alike: it has no escapes, no NaN, no deep nesting."""
     return not any(odd in line for odd in (b"\\u", b"NaN", b"Infinity")) and line.count(b"{") + line.count(b"[") < DEEP
 
 
 def is_safe_id(value: object) -> bool:
-    """Return whether a value can be the id of a request, whatever reads it."""
+    """Return whether a value is an id that all JSON parsers read alike."""
     return isinstance(value, str) or (
         isinstance(value, int) and not isinstance(value, bool) and -LARGEST < value < LARGEST
     )
 
 
 def has_only_token(meta: object) -> bool:
-    """Return whether the metadata of a request are at most a token for progress."""
+    """Return whether the metadata of a request has at most a progress token."""
     return isinstance(meta, dict) and meta.keys() <= {"progressToken"} and all(map(is_safe_id, meta.values()))
 
 
 def are_capabilities(given: object) -> bool:
-    """Return whether a client's capabilities are objects in objects; those of others may contain anything."""
+    """Return whether a client's capabilities are nested objects; extensions may contain anything."""
     if not isinstance(given, dict):
         return False
     known = {name: value for name, value in given.items() if name not in ("experimental", "extensions")}
@@ -215,14 +215,14 @@ def is_object(given: object) -> bool:
 
 
 def is_client(given: object) -> bool:
-    """Return whether a client's description of itself consists of texts, its name and version among them."""
+    """Return whether a client's description of itself has a name and a version, and only texts."""
     return isinstance(given, dict) and given.keys() >= {"name", "version"} and set(map(type, given.values())) == {str}
 
 
 class EarlyClient(io.RawIOBase):
-    """A client's lines: answered while nobody else reads them, then read again from the first one on.
+    """A client's lines: answered until the server reads them, then replayed from the first.
 
-    `source`: the lines again. `sink`: where answers go. `answered`: what was answered, line and answer.
+    `source`: replays the lines. `sink`: where answers go. `answered`: the answered lines with their answers.
     """
 
     def __init__(self, source: BinaryIO, sink: BinaryIO, answers: EarlyAnswers | None = None) -> None:
@@ -244,7 +244,7 @@ class EarlyClient(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read the client's bytes, first those that were read already. From now on nothing is answered here."""
+        """Read the client's bytes, first those that were read already. From now on, nothing is answered here."""
         with self._taking:
             self._is_mine = False
         rest = bytes(self._lines[self._handed_on : self._handed_on + len(buffer)])
@@ -257,7 +257,7 @@ class EarlyClient(io.RawIOBase):
         return len(rest)
 
     def written(self) -> None:
-        """Return when what was answered is written."""
+        """Return when all early answers are written."""
         with self._sending:
             pass
 
@@ -302,7 +302,7 @@ _client: EarlyClient | None = None
 
 
 def early_client(offered: str) -> EarlyClient:
-    """Return the process's client over standard input and output. `offered`: the key of what it is offered."""
+    """Return the process's client over standard input and output. `offered`: the key of its options."""
     global _client  # noqa: PLW0603 - a process has one
     if _client is None:
         described = description()
@@ -322,9 +322,9 @@ def answer_early(words: Sequence[str]) -> None:
 
 
 def plain_options(words: Sequence[str], variables: Mapping[str, str]) -> str | None:
-    """Return the key of what flags and variables offer; None if they have to be looked at closely.
+    """Return the key for flags and variables; None if they need a full check.
 
-    A setting's invalid variable is ignored, so only other variables matter.
+    Variables of settings do not matter: invalid ones are ignored.
     """
     own = {name: value for name, value in variables.items() if value and name.startswith((PREFIX, "CWE_"))}
     given = {name.removeprefix(PREFIX): value for name, value in own.items() if name not in description()["ignored"]}
@@ -354,7 +354,7 @@ def plain_options(words: Sequence[str], variables: Mapping[str, str]) -> str | N
 
 
 def is_plain_location(given: Mapping[str, str], project: str | None) -> bool:
-    """Return whether a memory is in a folder that exists, or will be created in one."""
+    """Return whether a memory is in an existing folder, or will be created in one."""
     path, *others = [given[name] for name in LOCATIONS if name in given] or [project or "."]
     folder = (os.path.dirname(path) or ".") if "DATABASE_PATH" in given else path  # noqa: PTH120
     return not others and not path.startswith("~") and not {"$", ":"} & {*path} and os.path.isdir(folder)  # noqa: PTH112

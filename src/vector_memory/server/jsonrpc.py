@@ -36,7 +36,7 @@ NO_MESSAGE = 'Not JSON-RPC 2.0: send "jsonrpc": "2.0", a "method", and an "id" t
 PARAMS_NO_OBJECT = "params must be an object."
 UNEXPECTED = "The server could not handle this message; its log names the error."
 MAX_ERROR = 2_000
-"""Characters of an error message. The SDK repeats the client's input in some messages, whatever its length."""
+"""Characters of an error message. The SDK quotes the client's input in some messages, however long it is."""
 
 HOOK = "hook_"
 """Begins the names of the tools for hooks."""
@@ -55,7 +55,7 @@ class RefusedLineError(Exception):
 def read_line(source: BinaryIO) -> bytes:
     """Return the next line with its line end, or b"" at the end of input. Raises RefusedLineError if it is too long.
 
-    Little of such a line is kept in memory.
+    Keeps little of such a line in memory.
     """
     line = source.readline(MAX_LINE + 1)
     if len(line) <= MAX_LINE:
@@ -85,8 +85,8 @@ def read_message(line: bytes) -> JSONRPCMessage:
 def value_in(line: bytes) -> Any:
     """Return the JSON value on a line. Raises RefusedLineError.
 
-    Clients cut texts in the middle of an emoji. What a hook reports must not be lost, because nobody would repeat
-    it: half a character becomes U+FFFD. Any other call is refused, and its caller repeats it.
+    Clients cut texts in the middle of an emoji. Nobody would repeat a hook's report, so half a character in it becomes
+    U+FFFD. Any other call is refused, and its caller repeats it.
     """
     with suppress(ValueError):
         return from_json(line)
@@ -118,7 +118,7 @@ def without_odd_token(value: Any) -> Any:
 
 
 def is_hook_call(message: object) -> bool:
-    """Return whether a message, parsed or as JSON, is the call of a tool for hooks."""
+    """Return whether a message, parsed or as JSON, calls a tool for hooks."""
     match message:
         case JSONRPCRequest(method="tools/call", params={"name": str(name)}):
             return name.startswith(HOOK)

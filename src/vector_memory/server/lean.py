@@ -45,8 +45,8 @@ PIECE = re.compile(
 def excerpt(text: str, wanted: Collection[str], length: int) -> Span:
     """Return the part of a text, of at most about `length` characters, that has most of the wanted terms.
 
-    A term counts more the fewer lines and sentences have it. Of parts with the same terms it is the middle one, which
-    has text before and after them; without any, the beginning.
+    A term counts more the fewer lines and sentences have it. Of several parts with the same terms, the middle one is
+    chosen, for context on both sides; without any term, the beginning.
     """
     pieces = [found for found in PIECE.finditer(text) if found[0]] if len(text) > length + SPARED else []
     if not pieces:
@@ -62,7 +62,7 @@ def excerpt(text: str, wanted: Collection[str], length: int) -> Span:
 
 
 def windows_of(lengths: Sequence[int], room: int) -> list[Span]:
-    """Return for each piece the end of the run of pieces from there on that fits; a run has at least one piece."""
+    """Return the runs of pieces that fit, one from each piece on; a run has at least one piece."""
     ends = [0, *accumulate(lengths)]
     windows = []
     for start in range(len(lengths)):
@@ -76,7 +76,7 @@ def windows_of(lengths: Sequence[int], room: int) -> list[Span]:
 
 
 def weights_of(found: Sequence[Collection[str]], windows: Sequence[Span]) -> list[float]:
-    """Return the weight of the terms that each run of pieces has, given those of each piece."""
+    """Return the weight of the terms in each run of pieces, given those of each piece."""
     count = Counter(term for held in found for term in held)
     weight = {term: log(1 + len(found) / pieces) for term, pieces in count.items()}
     held = ({term for each in found[start:end] for term in each} for start, end in windows)
@@ -84,9 +84,9 @@ def weights_of(found: Sequence[Collection[str]], windows: Sequence[Span]) -> lis
 
 
 FIRST, LEAST, SHARE = 2_000, 300, 0.7
-"""Characters of the first hit that are shown, the least of any, and the share of it that the next one gets.
+"""Characters shown of the first hit, the minimum of any hit, and the share of it that the next one gets.
 
-Measured: ten hits of equal length hold what was asked less often than the whole of the first and little of the last.
+Measured: ten hits of equal length contain the answer less often than all of the first and little of the last.
 """
 
 FOR_TOKENS = 2_000
@@ -96,7 +96,7 @@ LEAST_FIRST."""
 LEAST_FIRST = 750
 
 RELATED, RELATED_SHARE = 160, 0.3
-"""The least of a hit that only is related, and its share of what a strong one gets in an answer with `max_tokens`."""
+"""The minimum of a merely related hit, and its share of what a strong one gets in an answer with `max_tokens`."""
 
 CUT = "…"
 """Marks cuts in the content of a hit: at its ends, and between its parts."""
@@ -128,7 +128,7 @@ WHAT = (
 """The fields of a memory, in the order in which a model reads them; `WHERE` says which it is."""
 
 ALONE = ("memory_type", "session_id", "task_code", "description", "tags", "metadata")
-"""Further fields of a memory that is read on its own."""
+"""More fields of a memory that is read on its own."""
 
 READ = ("success", "message", *WHERE, *ALONE, *WHAT)
 """The fields of an answer that is one memory, or a part of one."""
@@ -159,7 +159,7 @@ ECHOED = {
     *("created_at", "content_length", "chunk_count", "context_window", "target_chunk_index", "chunks_returned"),
     *("chunks", "content_hash"),
 }
-"""What answers repeat of the question, of their results and of their message, or tell about a text beside it."""
+"""Fields that repeat the question, the results or the message, or that describe a text beside them."""
 
 H = TypeVar("H", bound=FoundChunk | FoundSection)
 
@@ -168,7 +168,7 @@ HITS = (FoundChunk, FoundSection)
 DAY, MINUTE = len("2026-11-25"), len("2026-11-25T08:37")
 
 MOST_RELATED = 3
-"""How many results that only are related a page shows in a row at its end: they are the first of the next page."""
+"""Maximum run of merely related results at the end of a page; the next page begins with the rest."""
 
 
 def lean(result: BaseModel) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def formed(value: Any) -> Any:
 
 
 def dated(values: list[Any]) -> list[Any]:
-    """Return values, memories with the day alone where no other one is of that day: else a time says what is newer."""
+    """Shorten the dates of memories to the day, unless several are of one day: their times show which is newer."""
     if not all(isinstance(value, dict) and "date" in value for value in values):
         return values
     days = Counter(memory["date"][:DAY] for memory in values)
@@ -216,7 +216,7 @@ def by_memory(hits: Sequence[H]) -> list[list[H]]:
 
 
 def joined(hits: Sequence[H]) -> H:
-    """Return hits of one memory as one, with their texts in the order of the memory and marks where it is cut."""
+    """Join the hits of one memory: their texts in the order of the memory, with marks at the cuts."""
     best, ordered = hits[0], sorted(hits, key=lambda hit: hit.content_start or 0)
     end = ordered[0].content_start or 0
     text, whole_until = (CUT if end else ""), None
@@ -234,9 +234,11 @@ def joined(hits: Sequence[H]) -> H:
     copies = sorted({number for hit in hits for number in hit.copies})
     update = {text_of(best): shown, "title": title, "copies": copies, "content_end": whole_until or end or None}
     if isinstance(best, FoundChunk) and not best.chunk_index:
-        update["chunk_id"] = None  # nothing is before it, and content_end leads to what is after it
+        update["chunk_id"] = None  # nothing precedes it, and content_end leads to what follows
         if ordered[0].content_start or best.match == "related":
-            update["content_end"] = None  # what is before it is missing, too, or little was shown: its id gives all
+            update["content_end"] = (
+                None  # the text before it is missing, too, or little is shown: its id leads to all of it
+            )
     return cast("H", best.model_copy(update=update))
 
 
@@ -256,8 +258,7 @@ def leads(hits: Sequence[FoundChunk | FoundSection], position: int) -> bool:
 def room_of(hit: FoundChunk | FoundSection, page: Page, share: float, *, leads: bool = False) -> int:
     """Return how many characters of a hit are shown. `share`: by its place.
 
-    What only is related is shown to be looked at, not read, unless the caller says that there is room for more, or it
-    `leads` an older one.
+    A merely related hit gets a glance, unless the caller says that there is room for more, or it `leads` an older one.
     """
     first = FIRST if page.max_tokens is None else max(LEAST_FIRST, FIRST * page.max_tokens // FOR_TOKENS)
     if leads or hit.match != "related":
@@ -274,7 +275,7 @@ def _cut(hit: H, wanted: Collection[str], whole: int, length: int) -> H:
 
 
 def headings_above(hit: FoundChunk | FoundSection, text: str) -> list[str]:
-    """Return the title of a hit's document and the headings above the hit, those that its text does not have."""
+    """Return the title of a hit's document and the headings above it, except those in its text."""
     within = {heading(line) for line in text.splitlines() if line.startswith("#")}
     path = [heading(part) for part in hit.header_path.split(" > ")]
     path = path if hit.title in path else [hit.title or "", *path]
@@ -287,7 +288,7 @@ def heading(line: str) -> str:
 
 
 class LeanForm(Form):
-    """What a model reads of answers, with hits cut around what was asked."""
+    """The fields that a model reads, with hits cut around the terms of the query."""
 
     cuts = True
     tells_counts = False
@@ -297,7 +298,7 @@ class LeanForm(Form):
         return {name: value for name, value in body.items() if not says_nothing(value)}
 
     def most_related(self, page: Page) -> int | None:
-        """Return MOST_RELATED; None for a caller who says how much there is room for."""
+        """Return MOST_RELATED; None if the caller says how much room there is."""
         return MOST_RELATED if page.max_tokens is None and page.detail != LINES else None
 
     def cut_hits(self, hits: Sequence[H], wanted: Collection[str], sources: Mapping[int, Any], page: Page) -> list[H]:

@@ -32,7 +32,7 @@ from vector_memory.storage.cancellation import Call, current_call, give_way
 logger = logging.getLogger(__name__)
 
 MAX_BYTES_OPEN = 32 * 2**20
-"""While the lines of unanswered requests have this many bytes, no more are read."""
+"""While unanswered requests take this many bytes, no more are read."""
 
 SECONDS_TO_ANSWER = 10.0
 """Requests received before the input ended are answered within this time, or not at all."""
@@ -42,7 +42,7 @@ SECONDS_BETWEEN_LOOKS = 0.05
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A request, as text until it begins, which takes far less memory. `answer`: what was sent already."""
+    """A request, kept as text until it begins, to save memory. `answer`: the early answer, if one was sent."""
 
     line: bytes
     answer: bytes | None = None
@@ -53,9 +53,9 @@ class Request:
 class Wire:
     """A client's messages, to the server and back.
 
-    The server's answers to what was answered early are only compared with these. `kind_of`: the kind of a request,
-    which waits for its turn. `at_end` is called when the input has ended and its requests are answered, or when nobody
-    reads the answers.
+    The server's answers to requests that were answered early are only compared with those answers. `kind_of`: returns
+    the kind of a request, whose turn it waits for. `at_end`: called when the input has ended and its requests are
+    answered, or when nobody reads the answers.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Wire:
         self._writing = ThreadPoolExecutor(1, "stdout")
         self._ready: asyncio.Queue[Request | JSONRPCMessage] = asyncio.Queue()
         self._settled = asyncio.Event()
-        self._open: dict[RequestId, list[Request]] = {}  # some clients use an id again
+        self._open: dict[RequestId, list[Request]] = {}  # some clients reuse an id
         self._bytes_open = 0
 
     @asynccontextmanager
@@ -131,7 +131,7 @@ class Wire:
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
 
     async def _hand_on(self) -> None:
-        """Pass what need not wait to the server, in order."""
+        """Pass messages whose turn has come to the server, in order."""
         while True:
             item = await self._ready.get()
             if isinstance(item, Request):
@@ -143,7 +143,7 @@ class Wire:
             del item  # while the next one is awaited, it would stay in memory
 
     def _settle(self, request_id: RequestId, *, cancelled: bool = False) -> None:
-        """Forget a request that is answered, or never will be, and let another begin."""
+        """Remove a request that is answered, or never will be, and let another begin."""
         key = coerce_request_id(request_id)
         if requests := self._open.get(key):
             request = requests.pop(0)

@@ -36,7 +36,7 @@ LONG_TEXT = 50_000
 class Kind(NamedTuple):
     """A kind of call.
 
-    `works`: until it has taken SECONDS_IN_THE_WAY, it is one of AT_ONCE. `most`: so many of a namespace have begun.
+    `works`: counts towards AT_ONCE for its first SECONDS_IN_THE_WAY. `most`: maximum number at once in a namespace.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Kind(NamedTuple):
 SEARCH, LOOK_UP, PAGE = Kind("searches"), Kind("look-ups"), Kind("page")
 STORE, LONG_STORE = Kind("stores", most=16), Kind("long stores", works=False, most=2)
 FILE, HOOK, OTHER = Kind("files", most=1), Kind("hooks", works=False), Kind("others", works=False)
-"""A client gives a hook up after seconds, and nobody repeats it: it waits for no other call."""
+"""A hook waits for no other call: clients give up after seconds, and nobody repeats it."""
 
 
 class Turn:
@@ -79,7 +79,7 @@ class Turns:
         return turn
 
     def pass_on(self, turn: Turn) -> None:
-        """Let others work, though a call has not ended."""
+        """Let others work although a call has not ended."""
         self._free += turn.works
         turn.works = False
         self._admit()
@@ -95,7 +95,7 @@ class Turns:
             del self._queues[turn.queue]
 
     def _admit(self) -> None:
-        """Let calls begin, each of the queue that has waited the longest since its last turn."""
+        """Let calls begin, each from the queue whose last turn was longest ago."""
         while queue := next(filter(self._has_room, self._queues), None):
             waiting = self._queues.pop(queue)
             turn = waiting.popleft()
@@ -119,7 +119,7 @@ any_number = partial(CapacityLimiter, math.inf)
 
 
 def of_loop(variable: RunVar[T], make: Callable[[], T]) -> T:
-    """Return the value that a variable has in this event loop; `make` makes it at the first time."""
+    """Return the value of a variable in this event loop; `make` creates it at first use."""
     if (found := variable.get(None)) is None:
         found = make()
         variable.set(found)

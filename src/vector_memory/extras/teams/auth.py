@@ -150,7 +150,7 @@ class Permissions(Middleware):
 
 
 def needed_for(tool: str) -> Permission:
-    """Return the permission that a tool needs; one that is unknown needs none, and is answered as unknown."""
+    """Return the permission that a tool needs. Unknown tools are readable, and answered as unknown."""
     if tool in NEEDS_ADMIN:
         return Permission.ADMIN
     return Permission.WRITE if tool in WRITING else Permission.READ
@@ -162,9 +162,9 @@ def needed_for_prompt(name: str) -> Permission:
 
 
 def note_missing(permission: Permission) -> None:
-    """Let the gate answer with 403 and the scopes that are needed, if an identity provider could grant them.
+    """Let the gate answer 403 with the missing scopes, if an identity provider could grant them.
 
-    No client could do that for this server's own tokens: a sentence helps the agent more.
+    Nobody could grant them to this server's own tokens: there, a sentence helps the agent more.
     """
     token = get_access_token()
     if token is not None and "iss" in token.claims:

@@ -41,7 +41,7 @@ BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds of the latencies that are counted together, in seconds."""
 
 CANCELLED = "Cancelled"
-"""The error of a call whose client has not waited for the answer."""
+"""The error of a call whose client did not wait for the answer."""
 
 KILOBYTE = 1 if sys.platform == "darwin" else 1024
 """The unit in which the system reports memory."""
@@ -83,7 +83,7 @@ class Metrics:
 
 
 class State(Collector):
-    """What this process is, rather than what it has counted: its memory, and the namespaces."""
+    """The state of this process rather than its counts: its memory, and the namespaces."""
 
     def __init__(self, namespaces: Namespaces) -> None:
         self._namespaces = namespaces
@@ -136,7 +136,7 @@ def add_operations(app: Starlette, namespaces: Namespaces, metrics: Metrics) -> 
 
 
 def for_operators(answer: Callable[[], Response]) -> Callable[[Request], Response]:
-    """Return a route that answers those who may know of all namespaces; for others it does not exist."""
+    """Return a route for those who may know of all namespaces; for others it does not exist."""
 
     @requires(Permission.ADMIN, status_code=404)
     def route(request: Request) -> Response:  # noqa: ARG001 - the decorator reads it

@@ -45,8 +45,8 @@ class Token(Caller):
 class Tokens:
     """The tokens that open namespaces. Safe to use from several processes: changes are seen at the next call.
 
-    While they cannot be read, those seen before are still recognized. They open nothing then, but their owners learn
-    the reason, rather than that the token is unknown.
+    While the tables cannot be read, tokens seen before are still recognized. They open nothing then, but their owners
+    learn the reason rather than that the token is unknown.
     """
 
     def __init__(self, tables: TeamTables) -> None:
@@ -290,7 +290,7 @@ class Registry:
                 teams.make_memory(name)
 
     def key(self) -> bytes:
-        """Return a secret that all servers share."""
+        """Return the secret that all servers share."""
         with self.tables.transaction() as teams:
             return teams.key()
 

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 NAMES = {function.__name__ for function in functions_of(Toolset)} | HOOKS.keys()
 IDS = ("memory_id", "chunk_id", "parent_report_id")
 ID = re.compile(r"\s*([0-9]{1,19})(?:\.0)?\s*")
-"""What is read as an id. An argument may be anything that a client sends."""
+"""Matches an id. An argument may be anything that a client sends."""
 
 LONGEST_NAME = 200
 THREADS = 4
@@ -60,7 +60,7 @@ class Accounting(Middleware):
     ) -> ToolResult:
         """Check the quota, call the tool, and record both."""
         name, arguments, began = context.message.name, context.message.arguments or {}, time.perf_counter()
-        if name not in NAMES:  # a stranger's words, which belong into no log
+        if name not in NAMES:  # a stranger's words do not belong in a log
             return await call_next(context)
         body: Mapping[str, Any] = {"error": CANCELLED}
         try:
@@ -90,7 +90,7 @@ class Accounting(Middleware):
         return await self._recorded("prompts/get", audited_ids(context.message.arguments or {}, {}), context, call_next)
 
     async def on_request(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
-        """Check the quota, and record who asked for names that begin in some way; other requests have their own."""
+        """Check the quota, and record completions; other requests have methods of their own."""
         if context.method != COMPLETE:
             return await call_next(context)
         try:

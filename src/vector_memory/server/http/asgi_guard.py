@@ -20,10 +20,10 @@ MAX_BODY = 16 * 2**20
 """Bytes of a request: a text of the maximum length may take twelve bytes a character as escaped JSON."""
 
 MAX_BODIES = 8 * MAX_BODY
-"""Bytes that all bodies take which are read or answered at the same time, with their values; one may take half."""
+"""Bytes that all bodies in progress may take together, with their values; one may take half."""
 
 BYTES_OF_VALUE = 100
-"""What a value takes when it is parsed. A text of the maximum length fits, whatever it holds."""
+"""Bytes of a parsed value. A text of the maximum length fits, whatever it contains."""
 
 BEFORE_VALUES = (b",", b"[", b"{")
 
@@ -39,7 +39,7 @@ UNREAD_SECONDS = 60.0
 """How long a client may leave an answer unread."""
 
 MANY_FILES = 65_536
-"""Open files that are enough for any number of clients that one process can serve."""
+"""Enough open files for all clients that one process can serve."""
 
 
 class TimedConnection(H11Protocol):
@@ -178,9 +178,9 @@ class Gate:
         return receive_whole, send_unless_refused
 
     async def _whole_body(self, receive: Receive, held: ExitStack) -> Message:
-        """Return a body, which counts until `held` is closed, or what came instead of its end.
+        """Return a body, which counts until `held` is closed, or the message that came instead of its end.
 
-        Raises HTTPException if it does not arrive in time, finds no room, or has more values than any call.
+        Raises HTTPException if it does not arrive in time, does not fit, or has more values than any call needs.
         """
         body, size, more = bytearray(), 0, True
         try:
@@ -208,7 +208,7 @@ class Gate:
 
 
 def fault_of(scope: MutableMapping[str, Any]) -> tuple[int, bytes] | None:
-    """Return how to refuse a request from a foreign page; None: it is clear."""
+    """Return how to refuse a request with a bad Host or Origin; None if both are fine."""
     if not HOST.fullmatch(dict(scope["headers"]).get(b"host", b"localhost")):
         return 421, b"Misdirected Request\n"
     origins = [value for name, value in scope["headers"] if name == b"origin"]

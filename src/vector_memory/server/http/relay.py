@@ -1,7 +1,7 @@
-"""A server over standard input and output that hands every call on to a shared memory over HTTP.
+"""A server over standard input and output that forwards every call to a shared memory over HTTP.
 
-For clients that cannot speak HTTP, and for hooks. If the shared memory cannot be reached, that is said at once; what
-would be stored is kept on this machine and sent, in order, when it is back.
+For clients that cannot speak HTTP, and for hooks. While the shared memory cannot be reached, calls fail at once, but
+texts to store are kept on this machine and sent, in order, when it is back.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ from vector_memory.writing.outbox import SLOW, Body, Delivery, Outbox, outbox_fo
 logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 2.0
-"""A hook waits so long for the answer of the shared memory: less than clients wait for a hook."""
+"""How long a hook waits for the shared memory: less than clients wait for a hook."""
 
 SECONDS_BETWEEN_LOOKS = 0.01
 
@@ -72,7 +72,7 @@ KEPT = "Kept on this machine. It will be sent to the shared memory, in order, as
 
 
 class Relay(Middleware):
-    """Answers from the shared memory, and keeps what cannot be stored there yet."""
+    """Forwards requests to the shared memory, and keeps texts that cannot be stored there yet."""
 
     def __init__(self, remote: Remote, outbox: Outbox, redacts: Redact = Redact.CAPTURED) -> None:
         self._remote = remote
@@ -144,9 +144,9 @@ class Relay(Middleware):
             return await self._keep(name, arguments, context)
 
     async def _must_wait(self) -> bool:
-        """Return whether a text has to be stored behind others that wait, after a moment in which these may be stored.
+        """Return whether a text must queue behind others, after giving these a moment to be stored.
 
-        Not behind those for which a namespace has no room: it has none for this one either, and says so.
+        Not if the namespace is full: it will refuse this text, too, and say so.
         """
         give_up = time.monotonic() + SLOW
         while not await run_sync(lambda: self.delivery.is_clear):
@@ -201,7 +201,7 @@ class Relay(Middleware):
         argument: CompletionArgument,
         context: CompletionContext | None,
     ) -> Completion:
-        """Complete a name from those in the shared memory; from none if it cannot be reached."""
+        """Complete a name from the shared memory; with nothing if it cannot be reached."""
         typed = {"name": argument.name, "value": argument.value}
         try:
             async with self._remote.client() as client:
@@ -276,10 +276,10 @@ def read_token(path: Path) -> str:
 
 
 def outbox_of(url: str, token_file: Path) -> Outbox:
-    """Return what waits for a shared memory. Raises ConfigurationError if this user has no home.
+    """Return the outbox for a shared memory. Raises ConfigurationError if this user has no home.
 
-    Each file with a token has its own: another token may open another namespace, where these texts do not belong. It is
-    the file and not the token, so that a renewed token sends what has waited.
+    Each token file has its own: another token may open another namespace, where these texts do not belong. It depends
+    on the file and not the token, so that a renewed token sends what has waited.
     """
     folder = user_folder()
     if folder is None:

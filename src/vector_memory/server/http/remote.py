@@ -1,4 +1,4 @@
-"""A shared memory over HTTP, as a relay calls it, and as it sends what has waited on this machine."""
+"""Calls a shared memory over HTTP for a relay, and sends the texts that waited on this machine."""
 
 import asyncio
 import threading
@@ -34,7 +34,7 @@ SECONDS_TO_ANSWER = 120.0
 """How long the server may be silent during a call: longer than any call may wait."""
 
 MADE_BY_CLIENT = frozenset({CONNECTION_CLOSED, INTERNAL_ERROR})
-"""Codes of the errors that the client of the protocol makes when the connection breaks."""
+"""Codes of the errors that the protocol's client raises itself when the connection breaks."""
 
 SLOW = 1.0
 SECONDS_AWAY = 10.0
@@ -46,7 +46,7 @@ class BrokenCallError(DatabaseError):
 
 
 class RemoteClient(NamedTuple):
-    """For whom a call is made: the client by its name, and the session that its hooks have named."""
+    """On whose behalf a call is made: the client's name, and the session that its hooks have named."""
 
     client: str | None = None
     session_id: str | None = None
@@ -107,7 +107,7 @@ class Remote:
     async def call(
         self, tool: str, arguments: dict[str, Any], speaker: RemoteClient = NOBODY, context: Context | None = None
     ) -> ToolResult:
-        """Call a tool; hand progress and questions on to the client of `context`. Raises what `client` raises."""
+        """Call a tool; forward progress and questions to the client of `context`. Raises the errors of `client`."""
         asking = context is not None and can_ask(context)
         async with self.client(speaker, can_ask=asking) as client:
             ask = partial(
@@ -166,7 +166,7 @@ class Remote:
 
 
 async def asked_in_answers(*_question: object) -> Mapping[str, Any]:
-    """Declare that the user can be asked. The server's questions are its answers, which the relay hands on."""
+    """Declare that the user can be asked. The server returns questions as answers, which the relay forwards."""
     raise NotImplementedError
 
 
@@ -186,11 +186,11 @@ def noting_statuses(statuses: list[int]) -> Callable[..., httpx2.AsyncClient]:
 
 
 certificates = cache(httpx2.create_ssl_context)
-"""Return whom to trust. Reading it takes 20 ms, longer than a call."""
+"""Return the trusted certificates. Reading them takes 20 ms, longer than a call."""
 
 
 NAMES = ("session_id", "agent_id", "task_code")
-"""Arguments that name something, and would name something else without a part of them."""
+"""Arguments that are names: without a part of it, each would name something else."""
 
 
 class Sender:
@@ -242,9 +242,9 @@ class Sender:
 
 
 def call_of(tool: str, arguments: Mapping[str, Any], speaker: RemoteClient, redacts: Redact) -> Body:
-    """Return a call as it may be written to the disk: without secrets, as `redacts` says.
+    """Return a call as it may be written to disk: without secrets, as `redacts` says.
 
-    Raises ValidationError for a name with a secret, unless a hook reports it: nobody could send another.
+    Raises ValidationError for a name with a secret, unless a hook reports it: nobody could choose another name.
     """
     body: Body = {"tool": tool, "arguments": dict(arguments), "speaker": speaker._asdict()}
     if redacts is Redact.ALL or (redacts is Redact.CAPTURED and tool in HOOKS):
@@ -255,7 +255,7 @@ def call_of(tool: str, arguments: Mapping[str, Any], speaker: RemoteClient, reda
 
 
 def heard_in(arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Return the texts that a hook reports, without half characters, which no message can carry.
+    """Return the texts that a hook reports, without lone surrogates, which no message can carry.
 
     The path of a transcript means nothing on another machine.
     """

@@ -50,7 +50,7 @@ FUNCTIONS: dict[Toolset, dict[str, tuple[Function, ...]]] = {
 """The functions behind the tools of each toolset, by purpose."""
 
 CURATING = (storing.review_memories, storing.supersede_memories, storing.pin_memory, storing.amend_memory)
-"""The functions behind the tools that a server has only with all toolsets."""
+"""The functions behind the tools that only a server with all toolsets offers."""
 
 
 def functions_of(toolsets: Iterable[Toolset]) -> list[Function]:
@@ -61,7 +61,7 @@ def functions_of(toolsets: Iterable[Toolset]) -> list[Function]:
 
 
 made = cache(MemoryTool.of)
-"""Return the tool for a function. Making one takes 7 ms, so a server makes only the tools that it offers."""
+"""Return the tool for a function. This takes 7 ms, so a server makes only the tools that it offers."""
 
 
 def by_purpose(toolset: Toolset) -> dict[str, tuple[MemoryTool, ...]]:
@@ -82,7 +82,7 @@ CORE = {
     "get_memory_by_id",
     "search_changes",
 }
-"""The tools of `--profile core`: they store, find at every grain, continue and catch up."""
+"""The tools of `--profile core`: store, search at every grain, continue, catch up."""
 
 
 def offered(
@@ -95,7 +95,7 @@ def offered(
 ) -> tuple[MemoryTool, ...]:
     """Return the tools of these toolsets, or of a smaller profile; with `read_only`, only those that do not write.
 
-    `on_this_machine`: the client's files are the server's; otherwise no tool writes files. `is_lean`: what they answer.
+    `on_this_machine`: client and server share files; otherwise no tool writes files. `is_lean`: the form of answers.
     """
     functions = functions_of(toolsets)
     if not on_this_machine:
@@ -111,7 +111,7 @@ def offered(
 
 
 WRITING = {function.__name__ for function in functions_of(Toolset) if not reads(function)}
-WRITING.remove(documents.write_document_to_file.__name__)  # it only reads the memory; the file is written elsewhere
+WRITING.remove(documents.write_document_to_file.__name__)  # it only reads the memory
 
 NEEDS_ADMIN = {function.__name__ for function in (maintenance.cleanup_old_memories, tagged.clear_old_memories)}
 """The tools that delete memories of all sessions and agents."""
@@ -121,7 +121,7 @@ TAGGED_NAMES = {function.__name__ for function in functions_of([Toolset.TAGGED])
 
 
 def kind_of_call(request: JSONRPCRequest) -> Kind:
-    """Return which requests one waits for. A cleanup waits for the write lock only if it deletes."""
+    """Return the kind of a request, which decides what it waits for. A cleanup counts as a write only if it deletes."""
     match request:
         case JSONRPCRequest(method="tools/call", params={"name": str(name), **others}):
             arguments = others.get("arguments")

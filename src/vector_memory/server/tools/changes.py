@@ -30,22 +30,22 @@ MAX_WAIT = 50
 
 SESSION_KINDS = [str(kind) for kind, traits in TRAITS.items() if traits.session_scoped]
 
-SINCE = 'cursor of your last answer. Default: from the start. "now": only get a cursor'
-WAIT = "Seconds to wait while nothing is new, up to 50; answers once something is"
+SINCE = 'cursor of the last answer; default: from the start; "now": only a cursor'
+WAIT = "Seconds to wait for something new, up to 50"
 
 PARAMETERS: Parameters = {
     "store": (Store,),
     "session_id": (InSession,),
     "since": (Annotated[TextOrNumber | None, Field(description=SINCE)], None),
-    "own_agent_id": (Annotated[str | None, Field(description="Your agent_id: omits what you stored")], None),
-    "query": (Annotated[str | None, Field(description="Best matches first, instead of oldest first")], None),
+    "own_agent_id": (Annotated[str | None, Field(description="Your agent_id: omits your own memories")], None),
+    "query": (Annotated[str | None, Field(description="Best matches first, not oldest first")], None),
     "memory_type": (
         Annotated[str | None, Field(description="Only this kind", json_schema_extra={"enum": [*SESSION_KINDS]})],
         None,
     ),
     **all_but(FILTERED, "agent_id", "session_id", "category"),
     "limit": (Limit, 20),
-    "full": (Annotated[Switch, Field(description="Whole texts, as far as they fit, not beginnings")], False),
+    "full": (Annotated[Switch, Field(description="Whole texts as far as they fit, not beginnings")], False),
     "max_tokens": (MaxTokens, None),
     "wait": (Annotated[WholeNumber, Field(description=WAIT)], 0),
 }
@@ -63,7 +63,7 @@ async def changes_since(
     wait: int,
     **filters: Any,
 ) -> ChangesResult:
-    """Return what is new, once there is something or the time is over."""
+    """Return what is new, as soon as there is something or the time is up."""
     check_range("wait", wait, 0, MAX_WAIT)
     scope, page = Scope(memory_type, **filters), Page(limit=limit, max_tokens=max_tokens)
 
@@ -77,9 +77,10 @@ search_changes = declared(
     changes_since,
     "search_changes",
     "Search changes",
-    """Catch up: see what other agents stored in a session since your last call, each by its beginning.
+    """Catch up: see what other agents stored in a session since your last call.
 
-    Read on by id with get_memory_by_id. Keep the answer's cursor for the next call. While has_more is true, call again.
+    Shows beginnings: read the rest with get_memory_by_id. Keep the cursor for the next call. While has_more is true,
+    call again.
     """,
     PARAMETERS,
     READS,

@@ -17,7 +17,7 @@ KEY = "confirmation"
 ASKED = "asked"
 """The state sent with the question. The SDK seals it and binds it to this tool and its arguments."""
 
-NOT_ASKED = "The user could not be asked: nothing was deleted. Try again."
+NOT_ASKED = "The user could not be asked, so nothing was deleted. Try again."
 
 
 class Confirmation(BaseModel):
@@ -41,10 +41,10 @@ def can_wait_for_user(context: Context) -> bool:
 
 
 async def confirm(context: Context, ask: Callable[[], str]) -> InputRequiredResult | None:
-    """Return None if the user agrees to what `ask` returns, or cannot be asked. Raises ValidationError if not.
+    """Return None if the user consents to the question in `ask`, or cannot be asked. Raises ValidationError if not.
 
-    Where a server cannot ask during a call, the question is returned as the tool's answer, and the client calls the
-    tool again with the user's reply.
+    Where a server cannot ask during a call, the question becomes the tool's answer, and the client calls the tool
+    again with the user's reply.
     """
     if not can_ask(context):
         return None
@@ -53,7 +53,7 @@ async def confirm(context: Context, ask: Callable[[], str]) -> InputRequiredResu
     if agreed is None:
         return _as_result(question)
     if not agreed:
-        raise ValidationError("The user declined: nothing was deleted. Repeat this only if the user asks for it.")
+        raise ValidationError("The user declined, so nothing was deleted. Repeat this only if the user asks for it.")
     return None
 
 

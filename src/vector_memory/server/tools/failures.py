@@ -43,7 +43,7 @@ LEAN: Schema = {
     },
     "required": ["success"],
 }
-"""What every answer contains, in both forms."""
+"""The fields that every answer has, in both forms."""
 
 
 def inlined(schema: Schema) -> Schema:
@@ -69,9 +69,9 @@ def inlined(schema: Schema) -> Schema:
 
 
 def compact(schema: Schema) -> Schema:
-    """Return a shorter equivalent schema: types as a list instead of `anyOf`, and no empty keywords.
+    """Return a shorter equivalent schema: lists of types instead of `anyOf`, and no empty keywords.
 
-    A default of null or 0 is one: an offset starts at 0 whether or not the schema says so.
+    A default of null or 0 counts as empty: an offset starts at 0 whether or not the schema says so.
     """
     kept = {key: _compact_keyword(key, value) for key, value in schema.items() if not _says_nothing(key, value)}
     return _with_type_list(kept)
@@ -119,7 +119,7 @@ def _not_null(schema: Schema) -> Schema:
 
 
 def admitting_failures(schema: Schema) -> Schema:
-    """Return an output schema that failed calls match too: fields that only a success has may be null."""
+    """Return an output schema that failed calls match too: the fields of a success may be null."""
     required = schema.get("required", [])
     nullable = {name: {"anyOf": [schema["properties"][name], {"type": "null"}]} for name in required}
     return {**schema, "properties": schema["properties"] | nullable, "required": ["success"]}
@@ -145,14 +145,14 @@ WORDS = {
 """JSON types as messages name them."""
 
 INSTEAD = {"session_id": ': send the id of a session, or "last" for the one before this'}
-"""What to send for a parameter that is missing, where a caller may not know."""
+"""What to send for a missing parameter, where callers may not know."""
 
 UNKNOWN_SHOWN = 5
 NAME_SHOWN = 40
 
 
 class UnknownTools(Middleware):
-    """Answers a call to an unknown tool like any other failure, and logs each call of a known one."""
+    """Answers calls of unknown tools like any other failure, and logs calls of known ones."""
 
     async def on_call_tool(
         self, context: MiddlewareContext[CallToolRequestParams], call_next: CallNext[CallToolRequestParams, ToolResult]
@@ -162,7 +162,7 @@ class UnknownTools(Middleware):
         try:
             answer = await call_next(context)
         except fastmcp.exceptions.NotFoundError:
-            return failed_result(Result, ValidationError("Unknown tool: tools/list names the tools."))
+            return failed_result(Result, ValidationError("Unknown tool: tools/list names the available tools."))
         milliseconds = (time.perf_counter() - began) * 1000
         logger.debug(
             "%s %s in %.0f ms", context.message.name, "failed" if answer.is_error else "answered", milliseconds
@@ -190,7 +190,7 @@ def to_memory_error(error: Exception, tool: Tool) -> VectorMemoryError:
 
 @contextmanager
 def protocol_errors(name: str) -> Iterator[None]:
-    """Turn exceptions in a resource or prompt, whose answers have no room for them, into protocol errors."""
+    """Turn exceptions in a resource or prompt into protocol errors."""
     try:
         yield
     except ValidationError as error:
@@ -204,11 +204,11 @@ def protocol_errors(name: str) -> Iterator[None]:
 def unexpected(tool_name: str) -> VectorMemoryError:
     """Return the error for an unexpected exception; it reveals no details."""
     family = next(family for prefix, family in FAMILIES if tool_name.startswith(prefix))
-    return family("An unexpected error occurred inside the server; its log says where. It is safe to repeat the call.")
+    return family("An unexpected error occurred in the server; its log says where. It is safe to repeat the call.")
 
 
 def argument_problems(error: pydantic.ValidationError, tool_name: str, parameters: Schema) -> str:
-    """Return a message that says, for each refused parameter, what to send instead; never what was sent."""
+    """Return a message that says what to send instead for each refused parameter, but never what was sent."""
     details = error.errors(include_url=False, include_context=False, include_input=False)
     kinds: dict[str, str] = {}
     for detail in details:

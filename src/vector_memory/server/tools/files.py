@@ -25,7 +25,7 @@ REPORTS = 5
 
 @contextmanager
 def current_files() -> Iterator[FileMemory]:
-    """Return the memory that the server's lifespan opened."""
+    """Yield the memory files that the server's lifespan opened."""
     yield get_context().lifespan_context["files"]
 
 
@@ -50,9 +50,7 @@ async def memory_search(
             json_schema_extra={"enum": list(FileSource)},
         ),
     ] = FileSource.ALL.value,
-    explain: Annotated[
-        str | None, Field(description='Path of a file that was not found, or "all": adds trace, says why')
-    ] = None,
+    explain: Annotated[str | None, Field(description='Path of a missing file, or "all": explains why')] = None,
 ) -> FileSearchResult:
     """Memory files: find passages of the project's Markdown notes by meaning and words; read more with memory_get."""
     await report_progress(files, context)

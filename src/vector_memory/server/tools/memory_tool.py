@@ -39,10 +39,10 @@ from vector_memory.server.turns import kind_of_read, taken
 
 LEAST_LIMIT = MIN_TOKENS * BYTES_PER_TOKEN
 HANDED_ON = {"anthropic/maxResultSizeChars": 200_000}
-"""What Claude Code is asked to hand on whole; of an answer above 50,000 characters the model would get 2,000."""
+"""Asks Claude Code to pass on whole answers; of one above 50,000 characters, the model would get 2,000."""
 
 RARELY_SENT = frozenset({"description", "tags", "metadata", "search_mode", "memory_type", "task_code", "ttl_days"})
-"""Parameters that a tool's short form accepts but does not list."""
+"""Parameters that a brief tool accepts but does not list."""
 
 FOR_EXPERTS = frozenset({"explain", "as_of"})
 """Parameters that a tool accepts but lists only with `--profile all`."""
@@ -59,7 +59,7 @@ def ids_alone(body: dict[str, Any]) -> dict[str, list[int]]:
 def without_zeros(value: Any) -> Any:
     """Return a JSON value with whole numbers as JavaScript writes them: 1 for 1.0.
 
-    A client that compares text and structured part then hands on one of them.
+    A client that finds text and structured content equal then passes on only one of them.
     """
     if isinstance(value, dict):
         return {key: without_zeros(one) for key, one in value.items()}
@@ -69,10 +69,10 @@ def without_zeros(value: Any) -> Any:
 
 
 class Reads(NamedTuple):
-    """What a client hands on of a successful answer.
+    """How a client passes a successful answer on to its model.
 
-    `most`: bytes of the structured part that reach its model whole. `text`: what the text beside it holds; None: the
-    same, for orchestrators, which parse it.
+    `most`: the largest structured content that arrives whole, in bytes. `text`: makes the text beside it; None: the
+    same content, for orchestrators that parse it.
     """
 
     most: int = sys.maxsize
@@ -94,13 +94,13 @@ characters, opencode and Kilo 50 KiB.
 """
 
 READS_ONLY_STRUCTURE = {"claude-code": frozenset({"2.1.330"})}
-"""Versions of clients, by name, whose agents see only the structured part, as `tests/real_client` shows."""
+"""Versions of clients, by name, whose agents see only the structured content, as `tests/real_client` shows."""
 
 TOKENS: TypeAdapter[int] = TypeAdapter(WholeNumber)
 
 
 class MemoryTool(FunctionTool):
-    """A tool that always answers with its result model, even when it fails, in a form."""
+    """A tool that always answers with its result model, even when it fails, in its form."""
 
     form: InstanceOf[Form] = Field(default=FULL, exclude=True)
 
@@ -108,8 +108,8 @@ class MemoryTool(FunctionTool):
     def of(cls, function: Callable[..., Any]) -> "MemoryTool":
         """Return the tool for a function decorated with `@tool`.
 
-        Making its schemas takes 12 ms, so they are read if they are described. What checks arguments is made when the
-        tool is called first.
+        Generating the schemas takes 12 ms, so they are read from the description if it has them. The validator is
+        built at the first call.
         """
         if described := all_tools().get(function.__name__):
             return cls._described(function, described)
@@ -138,7 +138,7 @@ class MemoryTool(FunctionTool):
         )
 
     def brief(self) -> "MemoryTool":
-        """Return the tool for a short list, which the model sees at once: without parameters that are rarely sent."""
+        """Return the tool as the model sees it at once: without rarely sent parameters."""
         at_once = {**(self.meta or {}), "anthropic/alwaysLoad": True}
         return self.without(RARELY_SENT | FOR_EXPERTS).model_copy(update={"meta": at_once})
 
@@ -147,13 +147,13 @@ class MemoryTool(FunctionTool):
         return self.model_copy(update={"form": LeanForm(), "output_schema": LEAN})
 
     def without(self, names: Collection[str]) -> "MemoryTool":
-        """Return the tool with a schema that does not list these parameters."""
+        """Return the tool without these parameters in its schema."""
         named = {name: one for name, one in self.parameters["properties"].items() if name not in names}
         return self.model_copy(update={"parameters": {**self.parameters, "properties": named}})
 
     @property
     def result_model(self) -> type[Result]:
-        """The model of the tool's answers; a tool that may ask the user first returns it as one of two."""
+        """The model of the tool's answers. A tool that may ask the user first has it in a union."""
         arms: tuple[type, ...] = get_args(self.return_type) or (self.return_type,)
         return next(arm for arm in arms if issubclass(arm, Result))
 
@@ -171,7 +171,7 @@ class MemoryTool(FunctionTool):
         try:
             LONGEST.set(longest_answer(given))
             await with_names(given, known, get_context(), stores=stores)
-            # Others choose a thread themselves, or wait for what may happen.
+            # The others choose a thread themselves, or wait for events.
             is_simple = reads(self.fn) and not iscoroutinefunction(self.fn)
             async with taken(kind_of_read(given)) if is_simple else nullcontext():
                 answer = await super().run(given)
@@ -182,7 +182,7 @@ class MemoryTool(FunctionTool):
         return for_client(answer, get_context())
 
     def convert_result(self, raw_value: Any) -> ToolResult:
-        """Return the result as an answer, which is sent twice: as text and as structured content."""
+        """Return the result as an answer, cut to the limit."""
         body, limit = self.form.sent(raw_value), LONGEST.get()
         cut = body if value_size(body) <= limit else self.form.sent(bounded(raw_value, limit))
         return ToolResult(structured_content=cut)
@@ -195,7 +195,7 @@ def reads(function: Callable[..., Any]) -> bool:
 
 
 def longest_answer(arguments: dict[str, Any]) -> int:
-    """Return the maximum length of a call's answer in bytes: the lowest of its `max_tokens` and the limits."""
+    """Return the maximum length of a call's answer in bytes: the lowest of `max_tokens` and the limits."""
     served = get_context().lifespan_context
     parts = served.keys() & {MEMORY, "files"} or {MEMORY}  # its first call opens it
     tokens: int = min(served[part].settings.max_response_tokens for part in parts)
@@ -207,7 +207,7 @@ def longest_answer(arguments: dict[str, Any]) -> int:
 
 
 def for_client(answer: ToolResult, context: Context) -> ToolResult:
-    """Return an answer with the text that its client needs beside a success."""
+    """Return an answer with the text that its client needs beside the structured content."""
     body, text = answer.structured_content, reads_of(context).text
     if body is None or answer.is_error or text is None:
         return answer
@@ -215,7 +215,7 @@ def for_client(answer: ToolResult, context: Context) -> ToolResult:
 
 
 def reads_of(context: Context) -> Reads:
-    """Return what the client of a call hands on."""
+    """Return how the client of a call passes answers on."""
     if (client := context.session.client_params) is None:
         return Reads()
     name, version = client.client_info.name, client.client_info.version
@@ -225,7 +225,7 @@ def reads_of(context: Context) -> Reads:
 
 
 def ids_in(value: Any) -> Iterator[int]:
-    """Yield the ids of the memories in an answer, in their order."""
+    """Yield the ids of the memories in an answer, in order."""
     if isinstance(value, list):
         for one in value:
             yield from ids_in(one)

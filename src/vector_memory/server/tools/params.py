@@ -24,7 +24,7 @@ from vector_memory.domain.validation import MAX_CONTENT, MAX_LIMIT
 from vector_memory.server.current_store import SessionMemoryStore, store_of_caller
 
 READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
-"""Counting accesses does not make a tool a writing one: stored memories do not change."""
+"""A tool that counts accesses still only reads: stored memories do not change."""
 
 STORES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 """Adds a memory. A repeated call is refused as a duplicate and changes nothing."""
@@ -36,7 +36,7 @@ CLEANS_UP = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempot
 
 
 def found_by(hint: str, *, always: bool = False) -> dict[str, object]:
-    """Return the words by which Claude Code's tool search finds a tool; with `always` the model sees it at once."""
+    """Return the words for which Claude Code's tool search finds a tool; with `always`, the model sees it at once."""
     return {"anthropic/searchHint": hint} | ({"anthropic/alwaysLoad": True} if always else {})
 
 
@@ -50,15 +50,15 @@ def current_store() -> Iterator[SessionMemoryStore]:
 
 
 async def current_progress() -> Callable[[int, int], None]:
-    """Return a callback that reports progress to a client that asked for it; it may be called from any thread.
+    """Return a callback that reports progress to a client that asked for it; call it from any thread.
 
-    The callback does not wait for the client, and a client that is gone does not make the call fail.
+    The callback does not wait for the client, and a client that has left does not make the call fail.
     """
     session, loop = get_context().session, asyncio.get_running_loop()
 
     def report(done: int, total: int) -> None:
-        said = session.report_progress(done, total, f"Embedded {done:,} of {total:,} passages.")
-        asyncio.run_coroutine_threadsafe(said, loop)
+        sending = session.report_progress(done, total, f"Embedded {done:,} of {total:,} passages.")
+        asyncio.run_coroutine_threadsafe(sending, loop)
 
     return report
 
@@ -80,16 +80,16 @@ def _whole(value: object) -> object:
 
 # Strict, because pydantic would read true as the number 1, "nan" as a number, and 0 or "off" as false.
 Number = Annotated[StrictInt, BeforeValidator(_whole)]
-"""A number where a text is accepted too, so that no text is read as one."""
+"""For parameters that also accept text: text is never parsed as a number."""
 WholeNumber = Annotated[Number, BeforeValidator(from_json)]
 Id = Number | Annotated[str, WithJsonSchema({"type": "integer"})]
 TextOrNumber = str | Annotated[Number, WithJsonSchema({"type": "string"})]
-"""Both accept a text and a number. A schema names the usual type only: Gemini refuses lists of them."""
+"""Both accept text or a number. The schema names only the usual type: Gemini refuses lists of types."""
 Switch = Annotated[StrictBool, BeforeValidator(from_json)]
 
 
 def _year_as_text(value: object) -> object:
-    """Return a year that a client sent as a number as text; of later ones, the domain says what to send instead."""
+    """Return a year that a client sent as a number as text; the domain checks it."""
     return str(value) if isinstance(value, int) and value >= FIRST_YEAR else value
 
 
@@ -107,7 +107,7 @@ SENT_AS: dict[FieldType, tuple[Any, ...]] = {
     FieldType.TIME: (str, BeforeValidator(_year_as_text)),
     FieldType.NUMBER: (WholeNumber,),
     FieldType.ITERATION: (Id,),
-    # Stop at the first bad tag, so that a million bad tags give one message.
+    # Stop at the first bad tag: a million bad tags give one message.
     FieldType.LABELS: (list[str], Field(fail_fast=True), BeforeValidator(from_json)),
     FieldType.OBJECT: (dict[str, object], BeforeValidator(from_json)),
 }
@@ -115,7 +115,7 @@ SENT_AS: dict[FieldType, tuple[Any, ...]] = {
 
 
 def optional(values: FieldType, description: str) -> tuple[Any, None]:
-    """Return a parameter that may be left out."""
+    """Return an optional parameter."""
     sent, *readers = SENT_AS[values]
     return Annotated[sent | None, Field(description=description), *readers], None
 
@@ -126,7 +126,7 @@ def all_but(parameters: Parameters, *names: str) -> Parameters:
 
 
 STORED: Parameters = {one.name: optional(one.values, one.stored) for one in MEMORY_COLUMNS if one.stored}
-"""What goes with a text that is stored."""
+"""The fields that can be stored with a text."""
 
 FILTERED: Parameters = {one.name: optional(one.values, one.asked) for one in FILTERS.values() if one.asked}
 """The filters of searches."""
@@ -147,38 +147,36 @@ LatestIteration = Annotated[Id | None, Field(description="Iteration; default: th
 # Content.
 Content = Annotated[str, Field(description=f"Text, up to {MAX_CONTENT} characters")]
 Document = Annotated[str, Field(description=f"Markdown with headings, up to {MAX_CONTENT} characters")]
-TtlDays = Annotated[StrictFloat | None, Field(description="Lifetime"), BeforeValidator(from_json)]
+TtlDays = Annotated[StrictFloat | None, Field(description="Days to keep"), BeforeValidator(from_json)]
 Supersedes = Annotated[
-    list[WholeNumber] | None, Field(description="Replaced ids", fail_fast=True), BeforeValidator(from_json)
+    list[WholeNumber] | None, Field(description="Ids it replaces", fail_fast=True), BeforeValidator(from_json)
 ]
 
 # Queries and limits.
 Query = Annotated[str, Field(description="Question")]
 OneQuery = Annotated[str | None, Field(description="Question")]
-Queries = Annotated[list[str] | None, Field(description="Or up to 5 probes"), BeforeValidator(from_json)]
+Queries = Annotated[list[str] | None, Field(description="Up to 5 queries"), BeforeValidator(from_json)]
 OptionalQuery = Annotated[str | None, Field(description="Default: newest")]
 Limit = Annotated[WholeNumber, Field(description=f"Up to {MAX_LIMIT}")]
 Skip = Annotated[WholeNumber, Field(description="next_offset")]
 After = Annotated[str | None, Field(description="next_cursor")]
-MaxTokens = Annotated[WholeNumber | None, Field(description="Cap")]
-Explain = Annotated[
-    TextOrNumber | None, Field(description='Id of a memory that was not found, or "all": adds trace, says why')
-]
+MaxTokens = Annotated[WholeNumber | None, Field(description="Limit")]
+Explain = Annotated[TextOrNumber | None, Field(description='Id of a missing memory, or "all": explains why')]
 Detail = Annotated[str | None, Field(description="One line each", json_schema_extra={"enum": [LINES]})]
-Neighbours = Annotated[WholeNumber, Field(description="Beside short hits")]
+Neighbours = Annotated[WholeNumber, Field(description="Around short hits")]
 Mode = Annotated[str | None, Field(description="Default hybrid", json_schema_extra={"enum": list(SearchMode)})]
-Prefer = Annotated[str | None, Field(description="For state", json_schema_extra={"enum": [LATEST]})]
+Prefer = Annotated[str | None, Field(description="For what changes", json_schema_extra={"enum": [LATEST]})]
 LatestFirst = Annotated[Switch, Field(description="false: oldest first")]
 Order = Annotated[
     str | None,
-    Field(description="Default relevance with query, else recent", json_schema_extra={"enum": list(SearchOrder)}),
+    Field(description="Default: relevance with query, else recent", json_schema_extra={"enum": list(SearchOrder)}),
 ]
 
 # Ids, as returned by a store or search.
 MemoryId = Annotated[Id, Field(description="From a store or search")]
 ChunkId = Annotated[Id, Field(description="chunk_id from a search")]
 ReportId = Annotated[Id | None, Field(description="The report")]
-Corrects = Annotated[Switch, Field(description="Part of it is wrong")]
+Corrects = Annotated[Switch, Field(description="Corrects it")]
 Offset = Annotated[
     WholeNumber, Field(description="content_end of the previous answer", json_schema_extra={"minimum": 0})
 ]
@@ -193,7 +191,7 @@ def declared(
     annotations: ToolAnnotations,
     meta: dict[str, Any] | None = None,
 ) -> Callable[..., Any]:
-    """Return a function that takes any keyword as a tool with these parameters: FastMCP reads its signature."""
+    """Declare a function that takes any keyword as a tool with these parameters: FastMCP reads its signature."""
     function.__name__, function.__doc__ = name, description
     function.__annotations__ = {one: facts[0] for one, facts in parameters.items()} | {
         "return": function.__annotations__["return"]

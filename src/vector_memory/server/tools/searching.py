@@ -70,7 +70,7 @@ NO_MORE: Parameters = {}
 
 
 class AnswerForm(NamedTuple):
-    """How a tool answers: the store's search, its answer and the size of its results; its name's end, its title's word.
+    """How a tool searches and answers: a method of the store, its result and grain; the end of its name and title.
 
     `limit`: the default. `options`: parameters that all tools with these answers have.
     """
@@ -295,7 +295,7 @@ def traced(
 
 
 def explained_memory(explain: str | int) -> int:
-    """Return the id of a memory that the parameter `explain` names. Raises ValidationError."""
+    """Return the memory id in the parameter `explain`. Raises ValidationError."""
     try:
         return parse_id("explain", explain)
     except ValidationError:

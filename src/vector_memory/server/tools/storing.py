@@ -44,7 +44,7 @@ TEXT: Parameters = {**COMMON, "content": (Content,)}
 DOCUMENT: Parameters = {**COMMON, "content": (Document,)}
 
 BY_AGENT: Parameters = {**STORED, "ttl_days": (TtlDays, None), "supersedes": (Supersedes, None)}
-"""What goes with a memory of any agent in a session."""
+"""The fields of any agent's memory in a session."""
 
 PLACE: Parameters = {name: STORED[name] for name in ("session_id", "session_iter")}
 BY_MAIN_AGENT: Parameters = {**PLACE, **BY_AGENT, "agent_id": (STORED["agent_id"][0], MAIN_AGENT)}
@@ -117,12 +117,12 @@ TOOLS = (
 )
 
 
-# The tools that keep a memory in order: they say what may be outdated, and change what stands beside a text.
+# Curation: what may be outdated, and changes to everything but the text.
 
 
 @tool(title="Review memories", annotations=READS)
 def review_memories(*, store: Store, session_id: OfSession = None, limit: Limit = 20) -> ReviewResult:
-    """List memories with later ones on their subject, and old ones never read."""
+    """List memories that may be outdated: newer ones on their subject exist, or nobody ever read them."""
     return store.review(session_id, limit)
 
 
@@ -132,9 +132,9 @@ async def supersede_memories(
     store: Store,
     memory_id: MemoryId,
     older_ids: Annotated[list[WholeNumber], Field(description="Ids it replaces"), BeforeValidator(from_json)],
-    release: Annotated[Switch, Field(description="true: they are current again")] = False,
+    release: Annotated[Switch, Field(description="true: undo")] = False,
 ) -> SupersedeResult:
-    """Say that a stored memory replaces older ones, or no longer does."""
+    """Mark older memories as replaced by a stored one, or undo that."""
     return await in_writers_thread(store.release if release else store.supersede, memory_id, *older_ids)
 
 
@@ -142,7 +142,7 @@ async def supersede_memories(
 async def pin_memory(
     *, store: Store, memory_id: MemoryId, pinned: Annotated[Switch, Field(description="false: unpin")] = True
 ) -> AmendResult:
-    """Keep a memory whatever its age, first in its session's context."""
+    """Pin a memory: it is never cleaned up, and comes first in its session's context."""
     return await in_writers_thread(store.pin if pinned else store.unpin, memory_id)
 
 
@@ -154,7 +154,7 @@ async def amend_memory(
     title: Annotated[str | None, Field(description='"" removes it')] = None,
     description: Annotated[str | None, Field(description="Summary")] = None,
     tags: Annotated[
-        list[str] | None, Field(description="All of them", fail_fast=True), BeforeValidator(from_json)
+        list[str] | None, Field(description="Replaces all tags", fail_fast=True), BeforeValidator(from_json)
     ] = None,
 ) -> AmendResult:
     """Change a memory's title, description or tags; to change its text, store another one."""

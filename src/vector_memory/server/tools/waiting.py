@@ -20,7 +20,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_WAITING = 32
-"""Calls that wait at the same time. Further ones answer at once, so that other requests have room."""
+"""Maximum number of calls that wait. Further ones answer at once, to leave room for other requests."""
 
 POLL_SECONDS = 0.15
 """Twenty waiting calls take under 1 % of a core, and notice a commit within 0.2 s."""
@@ -59,13 +59,13 @@ async def until_new(
 
 
 async def stored(store: SessionMemoryStore, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Store something with `function`, and return its receipt, later while too many vectors are outstanding.
+    """Store with `function` and return the receipt; delay it while too many vectors are outstanding.
 
-    The text is safe before that: a client that does not wait for the receipt loses nothing.
+    The text is safe before: a client that does not wait for the receipt loses nothing.
     """
     receipt = await in_writers_thread(function, *args, **kwargs)
     give_up, most = time.monotonic() + BACKLOG_SECONDS, store.settings.max_pending_vectors
-    with suppress(VectorMemoryError):  # it is stored, whatever happens now
+    with suppress(VectorMemoryError):  # the text is stored in any case
         while most and not _ends.get() and await run_sync(store.count_pending) > most:
             if time.monotonic() >= give_up:
                 break
@@ -74,5 +74,5 @@ async def stored(store: SessionMemoryStore, function: Callable[P, T], *args: P.a
 
 
 def stop_waiting() -> None:
-    """Answer all waiting calls of this event loop now, and later ones at once, because the process is ending."""
+    """Answer all waiting calls of this event loop now, and later ones at once: the process is ending."""
     _ends.set(True)
