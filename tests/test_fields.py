@@ -30,7 +30,7 @@ EDITS = {
     ],
     "storage/records.py": [("    expires_at: str | None = None\n", "    importance: int | None = None\n")],
     "answers/models.py": [("    updated_at: Time\n", "    importance: int | None = unless_empty()\n")],
-    "upkeep/transfer/lines.py": [("    description: str | None = None\n", "    importance: int | None = None\n")],
+    "upkeep/export_lines.py": [("    description: str | None = None\n", "    importance: int | None = None\n")],
 }
 """What follows a text, by file."""
 

@@ -22,7 +22,7 @@ from vector_memory.reading.export import ExportFolders
 from vector_memory.storage.sqlite.file_index import IndexDatabase
 from vector_memory.store import SessionMemoryStore
 from vector_memory.upkeep.backup import back_up, restore_memory
-from vector_memory.upkeep.transfer import new_file
+from vector_memory.upkeep.export_lines import new_file
 
 HOLDS_NO_LOCK = """
 import fcntl, os, sys

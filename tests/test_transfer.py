@@ -29,7 +29,8 @@ from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, Valid
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 from vector_memory.texts.chunks import MAX_CHUNKS
-from vector_memory.upkeep.transfer import Imported, new_file
+from vector_memory.upkeep.export_lines import new_file
+from vector_memory.upkeep.transfer import Imported
 
 SMALL = Settings(embedding_model="toy", embedding_dim=DIMENSIONS, default_chunk_size=32, default_chunk_overlap=8)
 EARLIER = Path(__file__).parent / "data" / "exports" / "a6eedf16.jsonl.gz"

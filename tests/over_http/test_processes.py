@@ -23,7 +23,7 @@ from over_http.calling import called, post
 from over_http.processes import Running, running, workers_of
 from vector_memory.domain.callers import Permission
 from vector_memory.extras.teams.registry import Quota, Registry
-from vector_memory.server.tools.changes import MAX_WAIT
+from vector_memory.server.tools.sessions import MAX_WAIT
 from waiting import eventually
 
 NAMES = map("n{}".format, itertools.count())

@@ -8,7 +8,7 @@ from engines import column, execute
 from inside import storage_of
 from report_page import HOSTILE, WORD
 from vector_memory.extras.window.page import page_html
-from vector_memory.extras.window.report import session_data
+from vector_memory.extras.window.session_report import session_data
 from vector_memory.store import SessionMemoryStore
 
 

@@ -22,12 +22,10 @@ from forked import finished
 from inside import storage_of
 from report_page import HOSTILE, WORD
 from vector_memory.errors import NotFoundError, ValidationError
+from vector_memory.extras.window import session_report as reporting
 from vector_memory.extras.window.commands import file_name
-from vector_memory.extras.window.page import SCRIPTS, page_html, script_data, source
-from vector_memory.extras.window.report import session_data
-from vector_memory.extras.window.report import session_report as reporting
-from vector_memory.extras.window.report.rendering import render
-from vector_memory.extras.window.report.session_report import nearest_neighbours, project
+from vector_memory.extras.window.page import SCRIPTS, page_html, render, script_data, source
+from vector_memory.extras.window.session_report import nearest_neighbours, project, session_data
 from vector_memory.store import SessionMemoryStore
 
 

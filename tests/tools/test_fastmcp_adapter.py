@@ -16,7 +16,7 @@ from fastmcp.utilities import docstring_parsing
 
 from vector_memory.server import fastmcp_adapter
 from vector_memory.server.prompts import hand_over
-from vector_memory.server.tools.documents import get_memory_by_id
+from vector_memory.server.tools.sessions import get_memory_by_id
 
 ROOT = Path(__file__).parents[2]
 CHECKED = {"fastmcp": ("4.2", "fastmcp>=4.2.3,<4.3"), "mcp": ("2.3", "mcp>=2.3,<2.4")}

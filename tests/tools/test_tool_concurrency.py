@@ -18,8 +18,9 @@ from inside import storage_of
 from other_process import OtherProcess
 from vector_memory.answers.models import ChangesResult, StoreMemoryResult
 from vector_memory.errors import DatabaseError
+from vector_memory.server import turns
 from vector_memory.server.app import create_server
-from vector_memory.server.tools import kind_of_call, waiting
+from vector_memory.server.tools import kind_of_call
 from vector_memory.server.turns import FILE, HOOK, LONG_STORE, LONG_TEXT, LOOK_UP, OTHER, SEARCH, STORE, Kind
 from vector_memory.settings import ServerOptions
 from vector_memory.storage.records import Lease
@@ -211,10 +212,10 @@ async def test_a_call_whose_time_is_over_gives_the_cursor(call: Call, store: Ses
 
 
 async def test_too_many_waiting_calls_answer_at_once(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "MAX_WAITING", 1)
+    monkeypatch.setattr(turns, "MAX_WAITING", 1)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lambda: call("search_changes", **HERE, wait=LONGEST))
-        await until(lambda: (calls := waiting.waiting_calls.get(None)) and calls.borrowed_tokens)
+        await until(lambda: (calls := turns.waiting_calls.get(None)) and calls.borrowed_tokens)
         assert (await call("search_changes", **HERE, wait=LONGEST)).structured_content["total_new"] == 0
         tasks.cancel_scope.cancel()
 
@@ -223,7 +224,7 @@ async def test_others_are_served_while_calls_wait(call: Call, store: SessionMemo
     async with anyio.create_task_group() as tasks:
         for _ in range(20):
             tasks.start_soon(lambda: call("search_changes", **HERE, wait=LONGEST))
-        await until(lambda: (calls := waiting.waiting_calls.get(None)) and calls.borrowed_tokens == 20)
+        await until(lambda: (calls := turns.waiting_calls.get(None)) and calls.borrowed_tokens == 20)
         assert (await call("list_sessions")).structured_content["success"]
         put(store, "Enough.")
 
@@ -260,7 +261,7 @@ async def test_a_receipt_waits_while_too_many_vectors_are_outstanding_and_the_te
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(send)
         await until(lambda: store.count_memories() == len(outstanding) + 1)
-        await anyio.sleep(2 * waiting.BACKLOG_POLL_SECONDS)
+        await anyio.sleep(2 * turns.BACKLOG_POLL_SECONDS)
         assert not receipts
         with storage_of(store).write() as writer:
             writer.release_leases("other", outstanding[0])
@@ -270,7 +271,7 @@ async def test_a_receipt_waits_while_too_many_vectors_are_outstanding_and_the_te
 async def test_a_receipt_does_not_wait_longer_than_clients_do(
     call: Call, store: SessionMemoryStore, outstanding: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "BACKLOG_SECONDS", 0.0)
+    monkeypatch.setattr(turns, "BACKLOG_SECONDS", 0.0)
     answer = await call("store_report", content="Three.", session_id="s", agent_id="me")
     assert answer.structured_content["success"]
     assert store.count_pending() == len(outstanding)

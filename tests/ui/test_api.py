@@ -282,7 +282,7 @@ def test_timeline_and_map_are_of_what_filters_name(page: Ui) -> None:
 
 
 def test_timeline_and_map_are_bounded_and_say_so(page: Ui, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vector_memory.extras.window.report.session_report.MAX_SELECTED", 2)
+    monkeypatch.setattr("vector_memory.extras.window.session_report.MAX_SELECTED", 2)
     data = page.get("chart")
     assert (ids(data), data["total"]) == ([4, 5], 5)
 

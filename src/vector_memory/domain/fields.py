@@ -2,7 +2,7 @@
 
 A new one needs a row, a higher `REVISION`, and its type wherever values are typed: `MemoryFields`, `NewMemory`,
 `ScopeFilters` and `Scope` in `domain`, `Memory` in `storage.records`, `MemoryEntry` in `answers.models`, and
-`MemoryLine` in `upkeep.transfer.lines`. Then run `scripts/make_docs.py`: the list of tools is made from a file.
+`MemoryLine` in `upkeep.export_lines`. Then run `scripts/make_docs.py`: the list of tools is made from a file.
 """
 
 from collections.abc import Callable, Sequence

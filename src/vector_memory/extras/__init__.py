@@ -12,8 +12,8 @@ EXTRAS = {
     "postgres": "postgres.engine",
     "postgres doctor": "postgres.doctor",
     "teams": "teams.serving",
-    "page": "window.running",
-    "report": "window.report",
+    "page": "window.routes",
+    "report": "window.session_report",
 }
 """Each extra with its module in this folder."""
 

@@ -25,8 +25,7 @@ from vector_memory.server.fastmcp_adapter import (
     create_client_server_memory_streams,
 )
 from vector_memory.server.jsonrpc import RefusedLineError, as_line, is_hook_call, is_id, read_line, read_message
-from vector_memory.server.tools.waiting import stop_waiting
-from vector_memory.server.turns import HOOK, OTHER, Kind, Turn, all_turns
+from vector_memory.server.turns import HOOK, OTHER, Kind, Turn, all_turns, stop_waiting
 from vector_memory.storage.cancellation import Call, current_call, give_way
 
 logger = logging.getLogger(__name__)

@@ -32,7 +32,7 @@ from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError, 
 from vector_memory.settings import DatabaseLocation, MemoryAddress, project_folder
 from vector_memory.store import SessionMemoryStore
 from vector_memory.upkeep.copying import copy_all
-from vector_memory.upkeep.transfer import is_sqlite, new_file, notes_as_export
+from vector_memory.upkeep.export_lines import is_sqlite, new_file, notes_as_export
 
 if TYPE_CHECKING:
     from vector_memory.clients.reading.importing import ImportedSessions

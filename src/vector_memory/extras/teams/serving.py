@@ -6,10 +6,9 @@ from typing import Any
 
 from vector_memory.extras.teams.audit import AuditLog
 from vector_memory.extras.teams.auth import Permissions, auth_of
-from vector_memory.extras.teams.metrics import Metrics, add_operations
 from vector_memory.extras.teams.namespaces import Namespaces
 from vector_memory.extras.teams.registry import Paces, Registry
-from vector_memory.extras.teams.usage import Accounting
+from vector_memory.extras.teams.usage import Accounting, Metrics, add_operations
 from vector_memory.server.app import OverHttp, create_server
 from vector_memory.server.current_store import current_caller
 from vector_memory.server.fastmcp_adapter import (

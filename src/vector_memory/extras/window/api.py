@@ -28,14 +28,15 @@ from vector_memory.domain import ANY, MemoryKind, Page, Scope, SearchMode, best_
 from vector_memory.domain.fields import FILTERS as FIELDS
 from vector_memory.domain.validation import LARGEST, MAX_LIMIT, parse_choice
 from vector_memory.errors import NotFoundError, ValidationError, VectorMemoryError
+from vector_memory.extras.window.page import render
 from vector_memory.extras.window.page_state import FILE, Checkup, Deletions, ShownFiles
-from vector_memory.extras.window.report.rendering import render
 from vector_memory.files.memory import ListedFile
 from vector_memory.search.across import Found
 from vector_memory.search.answer import GrainName
 from vector_memory.search.explain import ExplainRequest, Trace
 from vector_memory.server.app import create_server
 from vector_memory.server.tools import offered
+from vector_memory.server.tools.searching import NAMES
 from vector_memory.settings import Answers, ServerOptions, Toolset
 from vector_memory.storage.cancellation import Call, current_call
 from vector_memory.storage.records import NamedBy
@@ -343,22 +344,6 @@ def refused(_request: Request, error: Exception) -> Response:
 # Answers of the tools, character for character as an agent gets them.
 
 
-IN_GRAIN: dict[GrainName, str] = {
-    "chunk": "_specific_chunks",
-    "section": "_section_context",
-    "document": "_full_documents",
-}
-SEARCHES = {
-    MemoryKind.REPORT: "search_reports",
-    MemoryKind.WORKING_MEMORY: "search_working_memory",
-    MemoryKind.KNOWLEDGE_BASE: "search_knowledge_base",
-    MemoryKind.SESSION_CONTEXT: "search_session_context",
-    MemoryKind.INPUT_PROMPT: "search_input_prompts",
-    MemoryKind.SYSTEM_MEMORY: "search_system_memory",
-    MemoryKind.TAGGED: "search_memories",
-}
-
-
 class AgentAnswer(NamedTuple):
     """The call of a tool, and the text of its answer with its length in tokens."""
 
@@ -404,8 +389,9 @@ async def called(server: FastMCP, tool: str, arguments: dict[str, Any]) -> CallT
 
 def tool_for(kind: MemoryKind, grain: GrainName) -> str | None:
     """Return the name of the tool that searches a kind."""
-    suffix = IN_GRAIN[grain] if kind in list(SEARCHES)[:3] else ""
-    return f"{SEARCHES[kind]}{suffix}" if kind in SEARCHES else None
+    if kind is MemoryKind.TAGGED:
+        return "search_memories"
+    return NAMES.get((kind, grain), NAMES.get((kind, "chunk")))
 
 
 @cache

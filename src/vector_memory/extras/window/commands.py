@@ -21,10 +21,10 @@ from vector_memory.domain import ANY, Scope
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError, NotFoundError
 from vector_memory.extras.window.page import page_html
-from vector_memory.extras.window.report import session_data
+from vector_memory.extras.window.session_report import session_data
 from vector_memory.settings import DatabaseLocation
 from vector_memory.storage.base import Storage
-from vector_memory.upkeep.transfer import new_file
+from vector_memory.upkeep.export_lines import new_file
 
 UNSAFE = re.compile(r"[^\w.-]+")
 LONGEST_NAME = 80

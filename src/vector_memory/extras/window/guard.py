@@ -10,6 +10,7 @@ from secrets import token_urlsafe
 from typing import Any
 from urllib.parse import parse_qs
 
+from vector_memory.server.http import asgi_guard
 from vector_memory.server.http.asgi_guard import App, Message, Receive, Send
 
 COOKIE = "vector-memory"
@@ -123,11 +124,7 @@ def is_from_here(headers: Mapping[bytes, bytes], origins: Collection[str] = ()) 
 
 async def answer(send: Send, status: int, page: str, *headers: tuple[bytes, bytes]) -> None:
     """Answer with a small page of its own."""
-    body = page.encode()
-    given = [(b"content-type", b"text/html; charset=utf-8"), (b"content-length", str(len(body)).encode()), *headers]
-    start = {"type": "http.response.start", "status": status, "headers": given}
-    await with_headers(send)(start)
-    await send({"type": "http.response.body", "body": body})
+    await asgi_guard.answer(with_headers(send), status, page.encode(), *headers, kind=b"html")
 
 
 def with_headers(send: Send) -> Send:

@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response
 from vector_memory.domain import Scope, utc_now
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.errors import DatabaseError, NotFoundError, VectorMemoryError
-from vector_memory.extras.window.report.rendering import render
+from vector_memory.extras.window.page import render
 from vector_memory.files import FileMemory
 from vector_memory.files.memory import ListedFile
 from vector_memory.server.turns import of_loop

@@ -242,8 +242,8 @@ def forbidding(scope: MutableMapping[str, Any], send: Send) -> Send:
     return send_or_forbid
 
 
-async def answer(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
-    """Send a plain answer."""
-    facts = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode()), *headers]
+async def answer(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes], kind: bytes = b"plain") -> None:
+    """Answer with a text. `kind`: plain or html."""
+    facts = [(b"content-type", b"text/%s; charset=utf-8" % kind), (b"content-length", b"%d" % len(body)), *headers]
     await send({"type": "http.response.start", "status": status, "headers": facts})
     await send({"type": "http.response.body", "body": body})

@@ -37,7 +37,7 @@ from vector_memory.server.http.asgi_guard import (
     drop_who_never_reads,
 )
 from vector_memory.server.shutdown import stop_signals
-from vector_memory.server.tools.waiting import stop_waiting
+from vector_memory.server.turns import stop_waiting
 from vector_memory.settings import HttpOptions, MemoryAddress, ServerOptions, Settings
 from vector_memory.storage.disk.ignoring import make_own_folder
 from vector_memory.store import SessionMemoryStore
@@ -261,17 +261,13 @@ def run_http_server(
             return
     allow_many_files()
     gate = Gate(application(address, settings, export_folders, offer, http), http.prefix)
-    config = uvicorn.Config(
-        gate,
-        http=TimedConnection,
-        ssl_certfile=http.tls_cert,
-        ssl_keyfile=http.tls_key,
-        ws="none",
-        access_log=False,
-        log_config=None,
-        server_header=False,
-        lifespan="on",
-    )
+    serve(gate, listening, channel, ssl_certfile=http.tls_cert, ssl_keyfile=http.tls_key)
+
+
+def serve(gate: Gate, listening: list[socket.socket], channel: socket.socket | None = None, **tls: Any) -> None:
+    """Serve an application until a signal arrives. `channel`: as in `DrainingServer`."""
+    quiet: dict[str, Any] = {"ws": "none", "access_log": False, "log_config": None, "server_header": False}
+    config = uvicorn.Config(gate, http=TimedConnection, lifespan="on", **quiet, **tls)
     asyncio.run(DrainingServer(config, gate, channel).serve(sockets=listening))
 
 

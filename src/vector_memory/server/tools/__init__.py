@@ -7,7 +7,7 @@ from typing import Any
 from mcp_types import JSONRPCRequest
 
 from vector_memory.server.jsonrpc import HOOK as HOOK_NAME
-from vector_memory.server.tools import changes, documents, files, maintenance, searching, storing, tagged
+from vector_memory.server.tools import files, searching, sessions, storing, tagged
 from vector_memory.server.tools.memory_tool import FOR_EXPERTS, MemoryTool, reads
 from vector_memory.server.turns import FILE, HOOK, OTHER, Kind, kind_of_read, kind_of_write
 from vector_memory.settings import Profile, Toolset
@@ -19,19 +19,19 @@ FUNCTIONS: dict[Toolset, dict[str, tuple[Function, ...]]] = {
         "Storing": storing.TOOLS,
         "Searching": searching.TOOLS,
         "Documents": (
-            documents.load_session_context_for_task,
-            documents.expand_chunk_context,
-            documents.reconstruct_document,
-            documents.get_memory_by_id,
-            documents.write_document_to_file,
+            sessions.load_session_context_for_task,
+            sessions.expand_chunk_context,
+            sessions.reconstruct_document,
+            sessions.get_memory_by_id,
+            sessions.write_document_to_file,
         ),
         "Maintenance": (
-            maintenance.get_session_stats,
-            maintenance.list_sessions,
-            maintenance.delete_memory,
-            maintenance.cleanup_old_memories,
+            sessions.get_session_stats,
+            sessions.list_sessions,
+            sessions.delete_memory,
+            sessions.cleanup_old_memories,
         ),
-        "Catching up": (changes.search_changes,),
+        "Catching up": (sessions.search_changes,),
     },
     Toolset.TAGGED: {
         "Tagged memories": (
@@ -99,7 +99,7 @@ def offered(
     """
     functions = functions_of(toolsets)
     if not on_this_machine:
-        functions.remove(documents.write_document_to_file)
+        functions.remove(sessions.write_document_to_file)
     if read_only:
         functions = [function for function in functions if reads(function)]
     if profile is Profile.CORE:
@@ -111,9 +111,9 @@ def offered(
 
 
 WRITING = {function.__name__ for function in functions_of(Toolset) if not reads(function)}
-WRITING.remove(documents.write_document_to_file.__name__)  # it only reads the memory
+WRITING.remove(sessions.write_document_to_file.__name__)  # it only reads the memory
 
-NEEDS_ADMIN = {function.__name__ for function in (maintenance.cleanup_old_memories, tagged.clear_old_memories)}
+NEEDS_ADMIN = {function.__name__ for function in (sessions.cleanup_old_memories, tagged.clear_old_memories)}
 """The tools that delete memories of all sessions and agents."""
 
 TAGGED_NAMES = {function.__name__ for function in functions_of([Toolset.TAGGED])}
@@ -130,6 +130,6 @@ def kind_of_call(request: JSONRPCRequest) -> Kind:
                 return HOOK
             if name == files.memory_write.__name__:
                 return FILE
-            only_counts = name == maintenance.cleanup_old_memories.__name__ and given.get("dry_run") in (None, True)
+            only_counts = name == sessions.cleanup_old_memories.__name__ and given.get("dry_run") in (None, True)
             return kind_of_read(given) if only_counts or name not in WRITING else kind_of_write(*given.values())
     return OTHER

@@ -66,11 +66,13 @@ DETAIL: Parameters = {"detail": (Detail, None)}
 CURSOR: Parameters = {"cursor": (After, None)}
 BY_TIME: Parameters = {"latest_first": (LatestFirst, True), **DETAIL, **CURSOR}
 ORDER: Parameters = {"order": (Order, None), **PREFER, **DETAIL, **CURSOR}
-NO_MORE: Parameters = {}
+
+OF_SESSION = {**SESSION, **NEWEST, **IN_SESSION}
+FROM_SESSIONS = {**SEVERAL, **SESSIONS}
 
 
 class AnswerForm(NamedTuple):
-    """How a tool searches and answers: a method of the store, its result and grain; the end of its name and title.
+    """How a tool searches and answers: a method of the store, its result and grain; the end of the tool's name.
 
     `limit`: the default. `options`: parameters that all tools with these answers have.
     """
@@ -79,30 +81,38 @@ class AnswerForm(NamedTuple):
     result: type[Result]
     grain: "GrainName"
     suffix: str
-    word: str
     limit: int
     options: Parameters
 
 
-STATES = AnswerForm("search_memories", SearchMemoriesResult, "chunk", "", "", 5, BY_TIME)
-WHOLE = AnswerForm("search_memories", SearchMemoriesResult, "chunk", "", "", 10, {**PREFER, **CURSOR})
-CHUNKS = AnswerForm("search_chunks", FineSearchResult, "chunk", "_specific_chunks", ": chunks", 10, MODE)
-SECTIONS = AnswerForm("search_sections", MediumSearchResult, "section", "_section_context", ": sections", 5, MODE)
-DOCUMENTS = AnswerForm("search_documents", CoarseSearchResult, "document", "_full_documents", ": documents", 3, ORDER)
+STATES = AnswerForm("search_memories", SearchMemoriesResult, "chunk", "", 5, BY_TIME)
+WHOLE = AnswerForm("search_memories", SearchMemoriesResult, "chunk", "", 10, {**PREFER, **CURSOR})
+CHUNKS = AnswerForm("search_chunks", FineSearchResult, "chunk", "_specific_chunks", 10, MODE)
+SECTIONS = AnswerForm("search_sections", MediumSearchResult, "section", "_section_context", 5, MODE)
+DOCUMENTS = AnswerForm("search_documents", CoarseSearchResult, "document", "_full_documents", 3, ORDER)
+
+SUBJECTS = {MemoryKind.REPORT: "reports", MemoryKind.INPUT_PROMPT: "input prompts"}
+"""Kinds that the names of tools have in the plural."""
+
+HINTS = {
+    "search_session_context": found_by("recall session state, where we left off"),
+    "search_input_prompts": found_by("recall what the user asked, last time"),
+    "search_system_memory": found_by("recall, search memory, command, configuration"),
+    "search_reports_specific_chunks": found_by(
+        "recall, search memory, find, what did we do last time, what do we know about", always=True
+    ),
+    "search_reports_section_context": found_by("recall, search memory, find, topic"),
+    "search_reports_full_documents": found_by("recall, search memory, read report, what did we do last time"),
+    "search_working_memory_specific_chunks": found_by("recall, search memory, notes"),
+    "search_knowledge_base_specific_chunks": found_by("recall, search memory, knowledge, convention, decision"),
+}
+
+NAMES: dict[tuple[MemoryKind, "GrainName"], str] = {}
+"""The name of each tool, by what it searches. Kinds that are not chunked have one for all grains, that of chunks."""
 
 
-def searching(
-    kind: MemoryKind,
-    subject: str,
-    answers: AnswerForm,
-    description: str,
-    parameters: Parameters,
-    hint: str = "",
-    *,
-    always: bool = False,
-    more: Parameters = NO_MORE,
-) -> Callable[..., Any]:
-    """Return the tool that searches memories of a kind. `more`: options that only this tool has."""
+def searching(kind: MemoryKind, answers: AnswerForm, parameters: Parameters, description: str) -> Callable[..., Any]:
+    """Return the tool that searches memories of a kind."""
 
     def find(
         *,
@@ -140,119 +150,72 @@ def searching(
         **parameters,
         "limit": (Limit, answers.limit),
         **answers.options,
-        **more,
         "offset": (Skip, 0),
         "max_tokens": (MaxTokens, None),
         "explain": (Explain, None),
     }
-    name, title = f"search_{subject.replace(' ', '_')}{answers.suffix}", f"Search {subject}{answers.word}"
-    return declared(find, name, title, description, whole, READS, found_by(hint, always=always) if hint else None)
+    subject = SUBJECTS.get(kind, kind.replace("_", " "))
+    title = f"Search {subject}{f': {answers.grain}s' if answers.suffix else ''}"
+    name = NAMES[kind, answers.grain] = f"search_{subject.replace(' ', '_')}{answers.suffix}"
+    return declared(find, name, title, description, whole, READS, HINTS.get(name))
 
 
 TOOLS = (
+    searching(MemoryKind.SESSION_CONTEXT, STATES, OF_SESSION, "Read a session's saved states, newest first."),
+    searching(MemoryKind.INPUT_PROMPT, STATES, {**OF_SESSION, **NEAR}, "Read a session's user prompts, newest first."),
     searching(
-        MemoryKind.SESSION_CONTEXT,
-        "session context",
-        STATES,
-        "Read a session's saved states, newest first.",
-        {**SESSION, **NEWEST, **IN_SESSION},
-        "recall session state, where we left off",
-    ),
-    searching(
-        MemoryKind.INPUT_PROMPT,
-        "input prompts",
-        STATES,
-        "Read a session's user prompts, newest first.",
-        {**SESSION, **NEWEST, **IN_SESSION},
-        "recall what the user asked, last time",
-        more=NEAR,
-    ),
-    searching(
-        MemoryKind.SYSTEM_MEMORY,
-        "system memory",
-        WHOLE,
-        "Find saved commands and configuration by meaning.",
-        {**NEWEST, **SESSIONS},
-        "recall, search memory, command, configuration",
+        MemoryKind.SYSTEM_MEMORY, WHOLE, {**NEWEST, **SESSIONS}, "Find saved commands and configuration by meaning."
     ),
     searching(
         MemoryKind.REPORT,
-        "reports",
         CHUNKS,
+        FROM_SESSIONS,
         "Find a fact in reports: the chunks closest in meaning. Try this first.",
-        {**SEVERAL, **SESSIONS},
-        "recall, search memory, find, what did we do last time, what do we know about",
-        always=True,
     ),
+    searching(MemoryKind.REPORT, SECTIONS, FROM_SESSIONS, "Find full sections of reports on a topic."),
     searching(
         MemoryKind.REPORT,
-        "reports",
-        SECTIONS,
-        "Find full sections of reports on a topic.",
-        {**SEVERAL, **SESSIONS},
-        "recall, search memory, find, topic",
-    ),
-    searching(
-        MemoryKind.REPORT,
-        "reports",
         DOCUMENTS,
-        'Read whole reports: the best matches, or the newest. To look over many, send detail="lines", then read by id.',
         {**NEWEST, **QUERIES, **SESSIONS},
-        "recall, search memory, read report, what did we do last time",
+        'Read whole reports: the best matches, or the newest. To look over many, send detail="lines", then read by id.',
     ),
     searching(
         MemoryKind.WORKING_MEMORY,
-        "working memory",
         CHUNKS,
+        {**FROM_SESSIONS, **NEAR},
         "Find a fact in working memory: the chunks closest in meaning.",
-        {**SEVERAL, **SESSIONS},
-        "recall, search memory, notes",
-        more=NEAR,
+    ),
+    searching(
+        MemoryKind.WORKING_MEMORY, SECTIONS, {**ONE, **SESSIONS}, "Find full sections of working memory on a topic."
     ),
     searching(
         MemoryKind.WORKING_MEMORY,
-        "working memory",
-        SECTIONS,
-        "Find full sections of working memory on a topic.",
-        {**ONE, **SESSIONS},
-    ),
-    searching(
-        MemoryKind.WORKING_MEMORY,
-        "working memory",
         DOCUMENTS,
-        "Read whole working memories: the best matches, or the newest.",
         {**NEWEST, **SESSIONS},
+        "Read whole working memories: the best matches, or the newest.",
     ),
     searching(
         MemoryKind.KNOWLEDGE_BASE,
-        "knowledge base",
         CHUNKS,
-        "Find a fact in the knowledge base: the chunks closest in meaning.",
         {**SEVERAL, **KNOWLEDGE},
-        "recall, search memory, knowledge, convention, decision",
+        "Find a fact in the knowledge base: the chunks closest in meaning.",
     ),
     searching(
         MemoryKind.KNOWLEDGE_BASE,
-        "knowledge base",
         SECTIONS,
-        "Find full sections of the knowledge base on a topic.",
         {**ONE, **KNOWLEDGE},
+        "Find full sections of the knowledge base on a topic.",
     ),
     searching(
         MemoryKind.KNOWLEDGE_BASE,
-        "knowledge base",
         DOCUMENTS,
-        "Read whole knowledge base entries: the best matches, or the newest.",
         {**NEWEST, **KNOWLEDGE},
+        "Read whole knowledge base entries: the best matches, or the newest.",
     ),
 )
 
 
 # Adds a trace of the search to an answer, which shows why something was not found.
-
-if TYPE_CHECKING:
-    from vector_memory.search.answer import GrainName
-
 A = TypeVar("A", bound=Result)
 """A result that may have a `trace`."""
 

@@ -36,8 +36,7 @@ from vector_memory.server.tools.params import (
     from_json,
     optional,
 )
-from vector_memory.server.tools.waiting import stored
-from vector_memory.server.turns import in_writers_thread
+from vector_memory.server.turns import in_writers_thread, stored
 
 COMMON: Parameters = {"store": (Store,), "on_progress": (OnProgress,)}
 TEXT: Parameters = {**COMMON, "content": (Content,)}

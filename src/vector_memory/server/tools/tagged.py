@@ -49,8 +49,7 @@ from vector_memory.server.tools.params import (
     from_json,
 )
 from vector_memory.server.tools.searching import traced
-from vector_memory.server.tools.waiting import stored
-from vector_memory.server.turns import in_writers_thread
+from vector_memory.server.turns import in_writers_thread, stored
 from vector_memory.tagged.tags import CATEGORIES, MAX_TAGS_PER_NOTE
 
 Limit = Annotated[WholeNumber, Field(description=f"Maximum results, up to {MAX_NOTES}")]

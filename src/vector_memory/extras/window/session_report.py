@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from vector_memory.domain import Scope, utc_now
 from vector_memory.domain.validation import MAX_IDENTIFIER, check_label
 from vector_memory.errors import NotFoundError
-from vector_memory.extras.window.report.rendering import render
+from vector_memory.extras.window.page import render
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Memory, Moment
 from vector_memory.upkeep.backfill import Progress

@@ -23,7 +23,7 @@ from vector_memory.storage.records import Embedded, EmbeddedPassage, History, Me
 from vector_memory.texts.chunks import MAX_CHUNKS
 from vector_memory.texts.redaction import redact_within
 from vector_memory.upkeep.backfill import Progress
-from vector_memory.upkeep.transfer.lines import (
+from vector_memory.upkeep.export_lines import (
     MAX_HEADINGS,
     ChunkLine,
     Header,
