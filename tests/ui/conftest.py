@@ -11,7 +11,7 @@ import httpx2
 import pytest
 import uvicorn
 
-from vector_memory.extras.window import running
+from vector_memory.extras.window import routes
 from vector_memory.extras.window.guard import Guard
 from vector_memory.extras.window.page_state import Checkup, Deletions
 from vector_memory.files import FileMemory
@@ -65,7 +65,7 @@ def serving(
     read_only: bool = False,
 ) -> Iterator[Ui]:
     """Run the page in a thread. `examine`: what the doctor does."""
-    guard = Guard(running.page_app(store, "memory.db", Checkup(examine), files, read_only=read_only))
+    guard = Guard(routes.page_app(store, "memory.db", Checkup(examine), files, read_only=read_only))
     listening = listen("127.0.0.1", 0)
     gate = Gate(guard)
     server = uvicorn.Server(uvicorn.Config(gate, http=TimedConnection, log_config=None, lifespan="on", ws="none"))
@@ -92,6 +92,6 @@ def undo_seconds() -> float:
 @pytest.fixture
 def ui(store: SessionMemoryStore, undo_seconds: float, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ui]:
     """The page of the store, which nobody has opened."""
-    monkeypatch.setattr(running, "Deletions", partial(Deletions, seconds=undo_seconds))
+    monkeypatch.setattr(routes, "Deletions", partial(Deletions, seconds=undo_seconds))
     with serving(store) as served:
         yield served

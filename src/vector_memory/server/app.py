@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
@@ -222,41 +223,37 @@ async def work_in_background(opened: Callable[[], Sequence[Part]], is_busy: Call
             await asyncio.to_thread(part.unload_idle)
 
 
+@dataclass(eq=False)
 class OneClient:
     """The parts of a server for one client, opened at first use. They share one model."""
 
-    def __init__(
-        self,
-        address: MemoryAddress,
-        settings: Settings,
-        export_folders: Sequence[Path],
-        offer: ServerOptions,
-        file_place: FileLocations,
-    ) -> None:
-        self._address, self._settings, self._offer = address, settings, offer
-        self._export_folders, self._file_place = export_folders, file_place
-        self._opened: list[SessionMemoryStore | FileMemory] = []
+    address: MemoryAddress
+    settings: Settings
+    export_folders: Sequence[Path]
+    offer: ServerOptions
+    file_place: FileLocations
+    opened: list[SessionMemoryStore | FileMemory] = field(default_factory=list, init=False)
 
     @cached_property
     def model(self) -> "EmbeddingModel":
         """The embedding model, which is not loaded yet."""
         from vector_memory.embedding import EmbeddingModel, load_embedder
 
-        return EmbeddingModel(lambda: load_embedder(self._settings))
+        return EmbeddingModel(lambda: load_embedder(self.settings))
 
     def open_store(self) -> SessionMemoryStore:
         """Open the store."""
         from vector_memory.store import SessionMemoryStore
 
         store = SessionMemoryStore(
-            self._address,
-            self._settings,
-            export_folders=self._export_folders,
-            other_databases=[self._index_file] if Toolset.FILES in self._offer.chosen() else [],
+            self.address,
+            self.settings,
+            export_folders=self.export_folders,
+            other_databases=[self._index_file] if Toolset.FILES in self.offer.chosen() else [],
             model=self.model,
-            read_only=self._offer.read_only,
+            read_only=self.offer.read_only,
         )
-        if self._settings.embed_in_background:
+        if self.settings.embed_in_background:
             store.defer_vectors()
         return self._kept(store)
 
@@ -264,24 +261,17 @@ class OneClient:
         """Open the memory files."""
         from vector_memory.files import FileMemory
 
-        return self._kept(
-            FileMemory(
-                self._file_place.folder(),
-                self._settings,
-                index_file=self._index_file,
-                model=self.model,
-                not_indexed=self._export_folders,
-            )
-        )
+        folder, index, own = self.file_place.folder(), self._index_file, self.export_folders
+        return self._kept(FileMemory(folder, self.settings, index_file=index, model=self.model, not_indexed=own))
 
     def close(self) -> None:
         """Close what is open."""
-        for part in self._opened:
+        for part in self.opened:
             part.close()
 
     def _kept(self, part: P) -> P:
         """Note an open part, and collect garbage from now on: its imports are done."""
-        self._opened.insert(0, part)
+        self.opened.insert(0, part)
         gc.freeze()
         gc.set_threshold(OFTEN)
         gc.enable()
@@ -291,7 +281,7 @@ class OneClient:
     def _index_file(self) -> Path:
         from vector_memory.files import index_path
 
-        return index_path(self._file_place.index_folder(), self._file_place.folder(), self._settings.embedding_model)
+        return index_path(self.file_place.index_folder(), self.file_place.folder(), self.settings.embedding_model)
 
 
 def run_server(

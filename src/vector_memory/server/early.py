@@ -199,7 +199,8 @@ def are_capabilities(given: object) -> bool:
         return False
     known = {name: value for name, value in given.items() if name not in ("experimental", "extensions")}
     others = [given[name] for name in given.keys() - known.keys()]
-    return are_objects(known) and all(isinstance(it, dict) and all(map(is_object, it.values())) for it in others)
+    are_extensions = all(isinstance(it, dict) and {dict}.issuperset(map(type, it.values())) for it in others)
+    return are_objects(known) and are_extensions
 
 
 def are_objects(given: object) -> bool:
@@ -207,11 +208,6 @@ def are_objects(given: object) -> bool:
     return isinstance(given, dict) and all(
         isinstance(value, bool) if name == "listChanged" else are_objects(value) for name, value in given.items()
     )
-
-
-def is_object(given: object) -> bool:
-    """Return whether a value is an object."""
-    return isinstance(given, dict)
 
 
 def is_client(given: object) -> bool:

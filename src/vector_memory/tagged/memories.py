@@ -417,17 +417,9 @@ def shown_category(stored: object) -> str:
 
 def found_tagged(memory: FoundMemory) -> FoundTagged:
     """Return a search result as this family's results show it."""
-    return FoundTagged(
-        **tagged(memory).model_dump(),
-        score=memory.score or 0.0,
-        match=memory.match,
-        later=memory.later,
-        later_more=memory.later_more,
-        copies=memory.copies,
-        similarity=memory.similarity,
-        distance=None if memory.similarity is None else 1 - memory.similarity,
-        sources=memory.sources,
-    )
+    distance = None if memory.similarity is None else 1 - memory.similarity
+    own = memory.model_dump(include=FoundTagged.model_fields.keys() - TaggedMemory.model_fields.keys())
+    return FoundTagged(**tagged(memory).model_dump(), **own | {"score": memory.score or 0.0, "distance": distance})
 
 
 def health_of(usage: float, unindexed: int) -> Health:

@@ -119,18 +119,17 @@ class Backfill:
         """
         indexed = chunks = 0
         with self._storage.read() as reader:
-            is_changed = bool(reader.upkeep.change.others())
-            has_work = is_changed or reader.upkeep.portions.count_outdated() or self._missing_in(reader)
+            missing = self._missing_in(reader)
+            has_work = missing or reader.upkeep.change.others() or reader.upkeep.portions.count_outdated()
         if has_work:
             with self.lease.held():
                 self.index_words()
-                total = self._count_missing()
                 for done, memory in enumerate(self._missing(), start=1):
                     chunk_count = if_possible(self._complete, memory)
                     indexed += chunk_count is not None
                     chunks += chunk_count or 0
                     if on_progress is not None:
-                        on_progress(done, max(done, total))
+                        on_progress(done, max(done, missing))
                 self.finish_change()
         self._vocabulary.add_missing_vectors()
         with self._storage.read() as reader:
@@ -217,17 +216,13 @@ class Backfill:
     def _missing_in(reader: Reader) -> int:
         return reader.memories.count(EVERYTHING, without_vectors=True)
 
-    def _count_missing(self) -> int:
-        with self._storage.read() as reader:
-            return self._missing_in(reader)
-
     def _missing(self) -> Iterator[Memory]:
         """Yield the memories that lack vectors, last those that may kill the process again."""
         for given_up in (False, True):
-            memory = self._next(0, given_up=given_up)
-            while memory is not None:
+            last_id = 0
+            while memory := self._next(last_id, given_up=given_up):
                 yield memory
-                memory = self._next(memory.id, given_up=given_up)
+                last_id = memory.id
 
     def _next(self, after_id: int, *, given_up: bool) -> Memory | None:
         with self._storage.read() as reader:

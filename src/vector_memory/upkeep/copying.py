@@ -22,10 +22,8 @@ from vector_memory.storage.base import Reader, Storage, WholeMemory
 from vector_memory.storage.opening import open_storage
 from vector_memory.storage.queries.portions import Portions, WordBlock
 from vector_memory.storage.records import CanonicalTag, Link, TagVectors
-from vector_memory.upkeep.backfill import Progress
+from vector_memory.upkeep.backfill import EVERYTHING, Progress
 from vector_memory.writing.writer import hash_of
-
-EVERYTHING = Scope(as_of=STORED)
 
 MEMORIES_AT_ONCE = 200
 BLOCKS_AT_ONCE = 50

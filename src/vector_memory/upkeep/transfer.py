@@ -76,10 +76,6 @@ class Imported(NamedTuple):
     nul_characters: int = 0
     expired: int = 0
 
-    def plus(self, other: "Imported") -> "Imported":
-        """Return the sums."""
-        return Imported(*(mine + yours for mine, yours in zip(self, other, strict=True)))
-
 
 class Transfer:
     """Writes memories to streams, and adds memories from streams."""
@@ -136,7 +132,8 @@ class Transfer:
         for done, (_, line) in enumerate(memory_lines(source), start=1):
             moved = line if as_session is None else renamed(line, session_id, as_session)
             moved = redacted_line(moved, hashes) if redacts else moved
-            result = result.plus(self._add(without_excess_chunks(moved), usable))
+            added = self._add(without_excess_chunks(moved), usable)
+            result = Imported(*map(sum, zip(result, added, strict=True)))
             if on_progress is not None:
                 on_progress(done, header.memories)
         return result
@@ -161,7 +158,7 @@ class Transfer:
         with self._storage.read() as reader:
             if line.expires_at is not None and line.expires_at <= reader.now():
                 return Imported(expired=1)
-            copy, older = found_here(reader, with_report(reader, line).memory, line)
+            copy, older = found_here(reader, with_report(reader, line)[0], line)
             if copy is not None and not older:
                 return Imported(skipped=1)
         derived = self._indexer.derived(line.memory_type, line.title, line.content, line.stored_chunks())
@@ -289,24 +286,16 @@ def superseded_here(reader: Reader, keys: Sequence[MemoryKey], at: str) -> tuple
     return tuple(number for number, one in found.items() if one.created_at <= max(at, times[number]))
 
 
-class LinkedMemory(NamedTuple):
-    """The memory to store for a line. `orphaned`: the report that it is about is not in this file."""
-
-    memory: NewMemory
-    orphaned: bool
-
-
-def with_report(reader: Reader, line: MemoryLine) -> LinkedMemory:
-    """Return the memory to store for a line, with the id that its report has in this file."""
+def with_report(reader: Reader, line: MemoryLine) -> tuple[NewMemory, bool]:
+    """Return the memory to store for a line, with its report's id in this file, and whether that report is missing."""
     new = line.new_memory()
     if report_id_in(new.kind, new.metadata) is None:
-        return LinkedMemory(new, orphaned=False)
+        return new, False
     others = {name: value for name, value in new.metadata.items() if name != PARENT}
     report_id = None if line.parent is None else reader.memories.find_copy(**line.parent.model_dump())
     if report_id is None:
-        return LinkedMemory(replace(new, metadata=others), orphaned=True)
-    linked = replace(new, metadata=others | {PARENT: report_id}, parent_report_id=report_id)
-    return LinkedMemory(linked, orphaned=False)
+        return replace(new, metadata=others), True
+    return replace(new, metadata=others | {PARENT: report_id}, parent_report_id=report_id), False
 
 
 def redacted_line(line: MemoryLine, hashes: dict[str, str]) -> MemoryLine:

@@ -49,10 +49,7 @@ class Deletion:
         with self._storage.read() as reader:
             found = reader.memories.expendable(older_than(days_old))
             going = oldest_ends(reader, found)
-        memories, chunks, kept = len(going), sum(one.chunk_count for one in going), len(found) - len(going)
-        if not dry_run:
-            memories, chunks = self.delete_all(memory.id for memory in going)
-            self.erase_expired()
+        kept, (memories, chunks) = len(found) - len(going), self._delete(going, dry_run=dry_run)
         done = "would be deleted; send dry_run=false to delete them" if dry_run else "deleted"
         return CleanupResult(
             memories_deleted=memories,
@@ -74,18 +71,23 @@ class Deletion:
         with self._storage.read() as reader:
             by_rule = {str(rule): expendable_by(reader, rule) for rule in rules}
             found = {memory.id: memory for each in by_rule.values() for memory in each}
-            going = {memory.id: memory.chunk_count for memory in oldest_ends(reader, list(found.values()))}
-        memories, chunks = len(going), sum(going.values())
-        if not dry_run:
-            memories, chunks = self.delete_all(going)
-            self.erase_expired()
+            going = oldest_ends(reader, list(found.values()))
+        gone, (memories, chunks) = {memory.id for memory in going}, self._delete(going, dry_run=dry_run)
         return PolicyResult(
             memories_deleted=memories,
             chunks_deleted=chunks,
             memories_kept=len(found) - len(going),
             dry_run=dry_run,
-            by_rule={rule: sum(memory.id in going for memory in each) for rule, each in by_rule.items()},
+            by_rule={rule: sum(memory.id in gone for memory in each) for rule, each in by_rule.items()},
         )
+
+    def _delete(self, going: Sequence[Expendable], *, dry_run: bool) -> tuple[int, int]:
+        """Delete memories, and expired ones too; return the numbers of memories and chunks. `dry_run`: only count."""
+        if dry_run:
+            return len(going), sum(one.chunk_count for one in going)
+        counts = self.delete_all(one.id for one in going)
+        self.erase_expired()
+        return counts
 
     def erase_expired(self) -> int:
         """Delete expired memories and overwrite their bytes; return their number. Safe in several processes."""

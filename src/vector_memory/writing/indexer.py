@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, Span
+from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.embedder import Encoded, Vectors
 from vector_memory.errors import EmbeddingUnavailableError
@@ -127,18 +127,20 @@ class Indexer:
 
     def embed(self, units: Sequence[UnitText], on_progress: EmbeddingProgress | None = None) -> Embedded:
         """Split units into passages and embed these. Raises EmbeddingUnavailableError."""
-        cut = self.cut(units)
-        return self._embedded(cut.passages, *self._encoded(cut.texts, on_progress))
+        cut, batches = self.cut(units), []
+        for batch, encoded in self._encoded(cut, 0):
+            batches.append(encoded)
+            if on_progress is not None:
+                on_progress(min(batch.stop, len(cut.texts)), len(cut.texts))
+        return self._embedded(cut.passages, *batches)
 
     def embed_batches(self, cut: CutUnits, first: int) -> Iterator[Embedded]:
         """Embed the passages from `first` on; yield each batch when it is computed, and at least one, even if empty.
 
         Raises EmbeddingUnavailableError.
         """
-        states = self._settings.late_interaction
-        for start in range(first, max(len(cut.texts), first + 1), BATCH):
-            batch = slice(start, start + BATCH)
-            yield self._embedded(cut.passages[batch], self._model.encode(cut.texts[batch], with_states=states))
+        for batch, encoded in self._encoded(cut, first):
+            yield self._embedded(cut.passages[batch], encoded)
 
     def cut(self, units: Sequence[UnitText]) -> CutUnits:
         """Split units into passages. Raises EmbeddingUnavailableError."""
@@ -146,7 +148,7 @@ class Indexer:
         texts: list[str] = []
         for position, unit in enumerate(units):
             head = self._bounded(unit.header)
-            for span in self._cut(unit.text):
+            for span in cut_passages(unit.text, self._model.token_spans, self._model.tokens_per_vector):
                 passages.append(EmbeddedPassage(position, unit.start + span.start, unit.start + span.end))
                 texts.append(head + unit.text[span.start : span.end])
         return CutUnits(passages, texts)
@@ -178,14 +180,11 @@ class Indexer:
             texts = {(fingerprint, content[each.start : each.end]): (each.vector, each.states) for each in passages}
             self._model.latest.remember(texts)
 
-    def _encoded(self, texts: Sequence[str], on_progress: EmbeddingProgress | None) -> list[Encoded]:
-        """Return batches of texts as they are stored. The batch size does not change them."""
-        batches, states = [], self._settings.late_interaction
-        for start in range(0, max(len(texts), 1), BATCH):
-            batches.append(self._model.encode(texts[start : start + BATCH], with_states=states))
-            if on_progress is not None:
-                on_progress(min(start + BATCH, len(texts)), len(texts))
-        return batches
+    def _encoded(self, cut: CutUnits, first: int) -> Iterator[tuple[slice, Encoded]]:
+        """Yield the texts from `first` on in batches, at least one. The batch size does not change the results."""
+        for start in range(first, max(len(cut.texts), first + 1), BATCH):
+            batch = slice(start, start + BATCH)
+            yield batch, self._model.encode(cut.texts[batch], with_states=self._settings.late_interaction)
 
     def _embedded(self, passages: list[EmbeddedPassage], *batches: Encoded) -> Embedded:
         vectors = np.concatenate([batch.vectors for batch in batches])
@@ -197,9 +196,6 @@ class Indexer:
         """Return a header with at most as many tokens as a passage may have; models read about twice as many."""
         spans = self._model.token_spans(head)[: self._model.tokens_per_vector] if head else ()
         return f"{head[: spans[-1].end]}\n\n" if spans else ""
-
-    def _cut(self, text: str) -> list[Span]:
-        return cut_passages(text, self._model.token_spans, self._model.tokens_per_vector)
 
     def token_counter(self, *, wait: bool = True) -> TokenCounter:
         """Return the best token counter. It is chosen once; until there is a model, it is an estimate.

@@ -17,7 +17,7 @@ from vector_memory.errors import DatabaseError, NotFoundError, QuotaExceededErro
 from vector_memory.settings import DEFAULT_DIM, MemoryAddress
 from vector_memory.storage.disk.filesystem import lock, lock_file, make_private_folders
 from vector_memory.storage.opening import open_teams
-from vector_memory.storage.teams import Sizes, TeamTables
+from vector_memory.storage.teams import TeamTables
 from vector_memory.writing.writer import require_room
 
 # The tokens of a server. Only a hash of each is kept.
@@ -207,10 +207,12 @@ class Registry:
     """The registry in a data folder, or in a database. `dimensions`: the length of vectors in new schemas.
 
     Safe to use from several threads; several processes may use the same one. `tokens`: those that open the namespaces.
+    `address`, `sizes`, `close`: as of its tables.
     """
 
     def __init__(self, place: MemoryAddress, dimensions: int = DEFAULT_DIM) -> None:
-        self.tables = open_teams(place, dimensions)
+        self.tables = tables = open_teams(place, dimensions)
+        self.address, self.sizes, self.close = tables.address, tables.sizes, tables.close
         self.tokens = Tokens(self.tables)
         self._quotas: dict[str, tuple[Quota, float]] = {}
 
@@ -238,10 +240,6 @@ class Registry:
         if not self.tables.has_memory(name):
             raise missing_namespace(name)
 
-    def address(self, name: str) -> MemoryAddress:
-        """Return where the memory of a namespace is."""
-        return self.tables.address(name)
-
     def quota(self, name: str) -> Quota:
         """Return the limits of a namespace. Raises NotFoundError."""
         known, until = self._quotas.get(name, (UNLIMITED, 0.0))
@@ -259,10 +257,6 @@ class Registry:
         with self.tables.transaction(writes=True) as teams:
             if not teams.set_limits(name, asdict(quota)):
                 raise missing_namespace(name)
-
-    def sizes(self, name: str) -> Sizes:
-        """Return how much a namespace takes."""
-        return self.tables.sizes(name)
 
     def tokens_of(self, name: str) -> list[Mapping[str, Any]]:
         """Return the tokens of a namespace."""
@@ -293,10 +287,6 @@ class Registry:
         """Return the secret that all servers share."""
         with self.tables.transaction() as teams:
             return teams.key()
-
-    def close(self) -> None:
-        """Close what is open. Repeated calls do nothing."""
-        self.tables.close()
 
 
 def missing_namespace(name: str) -> NotFoundError:

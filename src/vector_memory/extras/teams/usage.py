@@ -10,7 +10,7 @@ import resource
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -77,19 +77,17 @@ class Metrics:
         own = None if SHARED in os.environ else self._registry
         if own is None:
             MultiProcessCollector(self._registry)
-        self._running = Gauge(
+        running = Gauge(
             f"{PREFIX}_running_calls",
-            "Calls that are worked on, or wait for a turn.",
+            "Calls that are being processed, or wait for a turn.",
             registry=own,
             multiprocess_mode="livesum",
         )
+        self.running = running.track_inprogress
+        """Counts a call as running during a block: it is being processed, or waits for a turn."""
         meaning = "Calls by tool and error; no error: success."
         self._calls = Counter(f"{PREFIX}_calls", meaning, ["tool", "error"], registry=own)
         self._seconds = Histogram(f"{PREFIX}_call_seconds", "Latency by tool.", ["tool"], registry=own, buckets=BUCKETS)
-
-    def running(self) -> AbstractContextManager[None]:
-        """Count a call as running during the block: it is worked on, or waits for a turn."""
-        return self._running.track_inprogress()
 
     def count_call(self, tool: str, seconds: float, *, error: str | None) -> None:
         """Count a call of one of the tools."""

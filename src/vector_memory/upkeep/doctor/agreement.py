@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vector_memory.domain import STORED, Scope
 from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import DatabaseError, DatabaseLockError, EmbeddingUnavailableError, VectorMemoryError
@@ -19,12 +18,11 @@ from vector_memory.storage.queries.portions import WordBlock
 from vector_memory.storage.records import EmbeddedPassage, StoredPassage
 from vector_memory.tagged.vocabulary import Vocabulary
 from vector_memory.texts.terms import RULES
-from vector_memory.upkeep.backfill import Backfill, Progress
+from vector_memory.upkeep.backfill import EVERYTHING, Backfill, Progress
 from vector_memory.upkeep.doctor.report import Advice, Finding, Level, checked, fine, fixable, problem, warning
 from vector_memory.writing.indexer import CutUnits, Indexer
 from vector_memory.writing.writer import hash_of
 
-EVERYTHING = Scope(as_of=STORED)
 MEMORIES_AT_ONCE = 100
 BLOCKS_AT_ONCE = 20
 SAMPLE = 64

@@ -85,9 +85,7 @@ def permissions(path: Path) -> Finding:
         folder = f"; others may enter its folder {with_mode(path.parent)}" if mode_of(path.parent) & OTHERS else ""
         return fine("permissions", f"Only you can read the memory {with_mode(path)}{folder}.")
     message = f"Other users of this machine have access to {', '.join(names)}."
-    if exposed(path) == [path.parent]:
-        return fixable("permissions", message, Level.WARNING)
-    return fixable("permissions", message)
+    return fixable("permissions", message, Level.WARNING if exposed(path) == [path.parent] else Level.PROBLEM)
 
 
 def with_mode(path: Path) -> str:
@@ -100,8 +98,6 @@ def exposed(path: Path) -> list[Path]:
 
     A folder that contains anything else is not included.
     """
-    if os.name != "posix":
-        return []
     files = [file for file in (path, filesystem.log_of(path), filesystem.log_index_of(path)) if file.exists()]
     folder = [path.parent] if holds_only(path) else []
     return [found for found in (*files, *folder) if mode_of(found) & OTHERS]

@@ -1,7 +1,7 @@
 """Findings of the doctor's checks, and the report."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -134,16 +134,7 @@ class Report:
             "healthy": self.healthy,
             "database": self.database,
             "checks": [
-                {
-                    "part": part,
-                    "name": finding.name,
-                    "state": finding.state,
-                    "message": finding.message,
-                    "advice": finding.advice,
-                    "fixable": finding.fixable,
-                }
-                for part, findings in self.parts.items()
-                for finding in findings
+                {"part": part, **asdict(finding)} for part, findings in self.parts.items() for finding in findings
             ],
             "mended": list(repaired),
         }

@@ -127,11 +127,8 @@ function Later({ memory, later, more, nearest, edits }) {
   if (!later.length) return null;
   return html`<section class="panel"><h2>Newer on this topic</h2><ul class="plain">
     ${later.map(
-      (one) => html`<li key=${one.id} class="line">
-        <div><${MemoryLink} id=${one.id} dir="auto">${nameOf({ ...one, memory_id: one.id })}<//>
-          <p class="facts"><bdi>${one.agent_id}</bdi> · <${At} time=${one.created_at} />
-            ${edits && one.id > memory.id && !isLinked(memory, one.id) && html` <${Replace} id=${memory.id} other=${one.id} isCopy=${isCopy(one)} attempt=${edits.attempt} />`}</p></div>
-      </li>`,
+      (one) => html`<${Line} key=${one.id} memory=${{ ...one, memory_type: null, memory_id: one.id }}><${AgentAndTime} memory=${one} />
+        ${edits && one.id > memory.id && !isLinked(memory, one.id) && html` <${Replace} id=${memory.id} other=${one.id} isCopy=${isCopy(one)} attempt=${edits.attempt} />`}<//>`,
     )}
   </ul>${more > 0 && html`<p class="facts">and ${number.format(more)} more</p>`}</section>`;
 }
@@ -142,13 +139,9 @@ function Nearest({ memory, nearest, edits }) {
   if (!nearest.length) return null;
   return html`<section class="panel"><h2>Nearest in meaning</h2><ul class="plain">
     ${nearest.map(
-      (other) => html`<li key=${other.memory_id} class="line">
-        <${Glyph} kind=${other.memory_type} />
-        <div><${MemoryLink} id=${other.memory_id} dir="auto">${nameOf(other)}<//>
-          <p class="facts">${other.similarity.toFixed(2)} · ${nameOfKind(other.memory_type)} · <bdi>${other.agent_id}</bdi> · <${At} time=${other.created_at} />
-            ${other.is_copy && html` <span class="badge">near copy</span>`}
-            ${edits && other.similarity >= ALIKE && other.memory_type === memory.memory_type && !isLinked(memory, other.memory_id) && html` <${Replace} id=${memory.id} other=${other.memory_id} isCopy=${other.is_copy} attempt=${edits.attempt} />`}</p></div>
-      </li>`,
+      (other) => html`<${Line} key=${other.memory_id} memory=${other}>${other.similarity.toFixed(2)} · ${nameOfKind(other.memory_type)} · <${AgentAndTime} memory=${other} />
+        ${other.is_copy && html` <span class="badge">near copy</span>`}
+        ${edits && other.similarity >= ALIKE && other.memory_type === memory.memory_type && !isLinked(memory, other.memory_id) && html` <${Replace} id=${memory.id} other=${other.memory_id} isCopy=${other.is_copy} attempt=${edits.attempt} />`}<//>`,
     )}
   </ul></section>`;
 }
@@ -156,10 +149,7 @@ function Nearest({ memory, nearest, edits }) {
 function Observations({ observations }) {
   if (!observations.length) return null;
   return html`<section class="panel"><h2>${count(observations.length, "observation")} on it</h2><ul class="plain">
-    ${observations.map(
-      (one) => html`<li key=${one.id} class="line"><${Glyph} kind="report_observation" />
-        <div><${MemoryLink} id=${one.id} dir="auto">${nameOf({ ...one, memory_id: one.id })}<//><p class="facts"><bdi>${one.agent_id}</bdi> · <${At} time=${one.created_at} /></p></div></li>`,
-    )}
+    ${observations.map((one) => html`<${Line} key=${one.id} memory=${{ ...one, memory_type: "report_observation", memory_id: one.id }}><${AgentAndTime} memory=${one} /><//>`)}
   </ul></section>`;
 }
 

@@ -202,6 +202,14 @@ function Facts({ memory, session = true }) {
 /* A memory, or a file, in addresses. */
 const pageOf = ({ memory_id: id, path }) => (id ? link(`/memory/${id}`) : link("/file", { path }));
 
+/* A memory in a list, with facts about it. */
+const Line = ({ memory, children }) => html`<li class="line">
+  ${memory.memory_type && html`<${Glyph} kind=${memory.memory_type} />`}
+  <div><${MemoryLink} id=${memory.memory_id} dir="auto">${nameOf(memory)}<//><p class="facts">${children}</p></div>
+</li>`;
+
+const AgentAndTime = ({ memory }) => html`<bdi>${memory.agent_id}</bdi> · <${At} time=${memory.created_at} />`;
+
 const MemoryLink = ({ id, children, ...others }) => html`<a href=${link(`/memory/${id}`)} ...${others}>${children}</a>`;
 
 /* The only place that parses HTML: Python's rendering of a text, which contains no tag of the text itself. */

@@ -59,10 +59,7 @@ function Side({ name, memory }) {
 }
 
 function Unread({ line, attempt }) {
-  return html`<li class="line"><${Glyph} kind=${line.memory_type} />
-    <div><${MemoryLink} id=${line.id} dir="auto">${nameOf({ ...line, beginning: line.content, memory_id: line.id })}<//>
-      <p class="facts">${nameOfKind(line.memory_type)} · <bdi>${line.agent_id}</bdi> · <${At} time=${line.created_at} />
-        ${attempt && html` <button type="button" class="small" onClick=${() => attempt(`memories/${line.id}/pin`, "PUT", { undo: [`memories/${line.id}/pin`, "DELETE"] })}>Pin</button>
-          <button type="button" class="small risky" onClick=${() => attempt(`memories/${line.id}/deletion`, "PUT")}>Delete</button>`}</p></div>
-  </li>`;
+  return html`<${Line} memory=${{ ...line, beginning: line.content, memory_id: line.id }}>${nameOfKind(line.memory_type)} · <${AgentAndTime} memory=${line} />
+    ${attempt && html` <button type="button" class="small" onClick=${() => attempt(`memories/${line.id}/pin`, "PUT", { undo: [`memories/${line.id}/pin`, "DELETE"] })}>Pin</button>
+      <button type="button" class="small risky" onClick=${() => attempt(`memories/${line.id}/deletion`, "PUT")}>Delete</button>`}<//>`;
 }
