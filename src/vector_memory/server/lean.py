@@ -13,21 +13,9 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
+from vector_memory.answers import models
 from vector_memory.answers.documents import DocumentResult, ExpandedChunkResult
 from vector_memory.answers.forms import Form, text_of
-from vector_memory.answers.models import (
-    Beginning,
-    FoundBeginning,
-    FoundChunk,
-    FoundMemory,
-    FoundSection,
-    LaterMemory,
-    MemoryEntry,
-    ObservationNote,
-    Result,
-    StoreMemoryResult,
-    says_nothing,
-)
 from vector_memory.answers.overview import SessionEntry
 from vector_memory.answers.tagged import FoundText, StoreTaggedResult, TaggedMemory
 from vector_memory.domain import LINES, Page, Span
@@ -136,18 +124,18 @@ READ = ("success", "message", *WHERE, *ALONE, *WHAT)
 RECEIPT = ("success", "message", "memory_id", "session_id", "rejected_tags", "redacted")
 
 KEPT: dict[type[BaseModel], tuple[str, ...]] = {
-    StoreMemoryResult: RECEIPT,
+    models.StoreMemoryResult: RECEIPT,
     StoreTaggedResult: RECEIPT,
-    FoundChunk: (*WHERE, "chunk_id", *WHAT),
-    FoundSection: (*WHERE, *WHAT),
-    FoundMemory: (*WHERE, *WHAT),
-    MemoryEntry: (*WHERE, *ALONE, *WHAT),
+    models.FoundChunk: (*WHERE, "chunk_id", *WHAT),
+    models.FoundSection: (*WHERE, *WHAT),
+    models.FoundMemory: (*WHERE, *WHAT),
+    models.MemoryEntry: (*WHERE, *ALONE, *WHAT),
     ExpandedChunkResult: READ,
     DocumentResult: READ,
-    FoundBeginning: (*WHERE, "memory_type", *WHAT),
-    Beginning: (*WHERE, *WHAT),
-    ObservationNote: (*WHERE, *WHAT),
-    LaterMemory: ("id", "created_at", "beginning"),
+    models.FoundBeginning: (*WHERE, "memory_type", *WHAT),
+    models.Beginning: (*WHERE, *WHAT),
+    models.ObservationNote: (*WHERE, *WHAT),
+    models.LaterMemory: ("id", "created_at", "beginning"),
     TaggedMemory: (*WHERE, "category", "tags", *WHAT),
     SessionEntry: ("session_id", "agents", "memory_count", "latest_activity"),
 }
@@ -161,9 +149,9 @@ ECHOED = {
 }
 """Fields that repeat the question, the results or the message, or that describe a text beside them."""
 
-H = TypeVar("H", bound=FoundChunk | FoundSection)
+H = TypeVar("H", bound=models.FoundChunk | models.FoundSection)
 
-HITS = (FoundChunk, FoundSection)
+HITS = (models.FoundChunk, models.FoundSection)
 
 DAY, MINUTE = len("2026-11-25"), len("2026-11-25T08:37")
 
@@ -174,7 +162,7 @@ MOST_RELATED = 3
 def lean(result: BaseModel) -> dict[str, Any]:
     """Return the lean form of a result, or of a part of one."""
     fields = vars(result)
-    if isinstance(result, LaterMemory) and result.beginning is None:
+    if isinstance(result, models.LaterMemory) and result.beginning is None:
         return {NAMES["id"]: result.id}
     kept = next((KEPT[model] for model in type(result).__mro__ if model in KEPT), None)
     if kept is not None:
@@ -233,7 +221,7 @@ def joined(hits: Sequence[H]) -> H:
     title, shown = " > ".join(parts[0] for parts in common_titles), text.rstrip() + (CUT if end else "")
     copies = sorted({number for hit in hits for number in hit.copies})
     update = {text_of(best): shown, "title": title, "copies": copies, "content_end": whole_until or end or None}
-    if isinstance(best, FoundChunk) and not best.chunk_index:
+    if isinstance(best, models.FoundChunk) and not best.chunk_index:
         update["chunk_id"] = None  # nothing precedes it, and content_end leads to what follows
         if ordered[0].content_start or best.match == "related":
             update["content_end"] = (
@@ -249,13 +237,13 @@ def passage_at(passage: FoundText, span: Span) -> FoundText:
     return passage.model_copy(update={"text": text, "start_line": first, "end_line": first + text.count("\n")})
 
 
-def leads(hits: Sequence[FoundChunk | FoundSection], position: int) -> bool:
+def leads(hits: Sequence[models.FoundChunk | models.FoundSection], position: int) -> bool:
     """Return whether a hit stands before an older one on its subject."""
     number = hits[position].memory_id
     return any(number == one.id for hit in hits[position + 1 :] for one in hit.later)
 
 
-def room_of(hit: FoundChunk | FoundSection, page: Page, share: float, *, leads: bool = False) -> int:
+def room_of(hit: models.FoundChunk | models.FoundSection, page: Page, share: float, *, leads: bool = False) -> int:
     """Return how many characters of a hit are shown. `share`: by its place.
 
     A merely related hit gets a glance, unless the caller says that there is room for more, or it `leads` an older one.
@@ -274,7 +262,7 @@ def _cut(hit: H, wanted: Collection[str], whole: int, length: int) -> H:
     return cast("H", hit.model_copy(update=update))
 
 
-def headings_above(hit: FoundChunk | FoundSection, text: str) -> list[str]:
+def headings_above(hit: models.FoundChunk | models.FoundSection, text: str) -> list[str]:
     """Return the title of a hit's document and the headings above it, except those in its text."""
     within = {heading(line) for line in text.splitlines() if line.startswith("#")}
     path = [heading(part) for part in hit.header_path.split(" > ")]
@@ -295,7 +283,7 @@ class LeanForm(Form):
     measured = sent = staticmethod(lean)
 
     def failed(self, body: dict[str, Any]) -> dict[str, Any]:  # noqa: D102 - as in `Form`
-        return {name: value for name, value in body.items() if not says_nothing(value)}
+        return {name: value for name, value in body.items() if not models.says_nothing(value)}
 
     def most_related(self, page: Page) -> int | None:
         """Return MOST_RELATED; None if the caller says how much room there is."""
@@ -318,6 +306,6 @@ class LeanForm(Form):
         spans = [excerpt(passage.text, wanted, room) for passage, room in zip(passages, rooms, strict=True)]
         return [passage_at(passage, span) for passage, span in zip(passages, spans, strict=True)]
 
-    def without_repeats(self, answer: Result) -> Result:
+    def without_repeats(self, answer: models.Result) -> models.Result:
         """Return the answer: `lean` joins the hits of a memory."""
         return answer

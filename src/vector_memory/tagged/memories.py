@@ -8,25 +8,10 @@ from typing import Any, NamedTuple, TypeVar, Unpack
 
 from pydantic import BaseModel
 
+from vector_memory.answers import tagged as answers
 from vector_memory.answers.budget import ResponseBudget
 from vector_memory.answers.documents import DeleteResult
 from vector_memory.answers.models import FoundMemory, MemoryEntry
-from vector_memory.answers.tagged import (
-    CanonicalTagEntry,
-    CanonicalTagsResult,
-    ClearResult,
-    FoundTagged,
-    Health,
-    RecentTaggedResult,
-    SearchTaggedResult,
-    StoreTaggedResult,
-    TagFrequenciesResult,
-    TaggedMemory,
-    TaggedMemoryResult,
-    TaggedStatsResult,
-    TagWeightsResult,
-    UniqueTagsResult,
-)
 from vector_memory.domain import SHARED_AGENT, MemoryKind, NewMemory, Page, Scope, Window, utc_now
 from vector_memory.domain.text import counted
 from vector_memory.domain.times import check_lifetime
@@ -106,7 +91,7 @@ class TaggedMemories:
         *,
         ttl_days: float | None = None,
         expires_at: str | None = None,
-    ) -> StoreTaggedResult:
+    ) -> answers.StoreTaggedResult:
         """Store a note of at most 10,000 characters under the canonical forms of its category and tags.
 
         Invalid tags are left out, and the receipt names them. A note that is stored, and supersedes nothing, gets the
@@ -142,7 +127,7 @@ class TaggedMemories:
 
     def _with_more_tags(
         self, error: DuplicateMemoryError, tags: Sequence[str], computed: ComputedVectors, refused: Sequence[RefusedTag]
-    ) -> StoreTaggedResult:
+    ) -> answers.StoreTaggedResult:
         """Add the tags that the note of a DuplicateMemoryError lacks; raise the error if it lacks none or is gone."""
         meant, now = self._vocabulary.look_up(tags), utc_now()
         with self._storage.write() as writer:
@@ -167,7 +152,7 @@ class TaggedMemories:
         offset: int = 0,
         prefer: str | None = None,
         **window: Unpack[Window],
-    ) -> SearchTaggedResult:
+    ) -> answers.SearchTaggedResult:
         """Return the notes that match a query best, filtered by a category, by any of the tags and by time if given.
 
         Up to `limit` (1-50) after the first `offset`; `prefer`: see Page. Any form of a category or tag is accepted,
@@ -176,10 +161,10 @@ class TaggedMemories:
         page = Page.of_notes(limit, offset, prefer)
         return self.find(query, self.filters(category, tags, **window), page)
 
-    def find(self, query: str, filters: "TaggedFilters", page: Page) -> SearchTaggedResult:
+    def find(self, query: str, filters: "TaggedFilters", page: Page) -> answers.SearchTaggedResult:
         """Return what `search` does, in at most the page's tokens."""
         found = self._coarse.memories(query, filters.scope, page)
-        return SearchTaggedResult(
+        return answers.SearchTaggedResult(
             query=query,
             results=[found_tagged(memory) for memory in found.results],
             total=self._count(filters.scope),
@@ -205,12 +190,12 @@ class TaggedMemories:
 
     def list_recent(
         self, limit: int = 10, offset: int = 0, *, cursor: str | None = None, **window: Unpack[Window]
-    ) -> RecentTaggedResult:
+    ) -> answers.RecentTaggedResult:
         """Return the newest notes, optionally from a time window, up to `limit` (1-50) after `offset` or a `cursor`."""
         page = Page.of_notes(limit, offset, cursor=cursor)
         scope = replace(ALL_TAGGED, **window)
         found = self._coarse.scoped(scope, page)
-        return RecentTaggedResult(
+        return answers.RecentTaggedResult(
             results=[tagged(memory) for memory in found.results],
             total=self._count(scope),
             count=len(found.results),
@@ -218,10 +203,10 @@ class TaggedMemories:
             **found.model_dump(include={"next_offset", "next_cursor", "omitted", "superseded"}),
         )
 
-    def get(self, memory_id: str | int, offset: int = 0) -> TaggedMemoryResult:
+    def get(self, memory_id: str | int, offset: int = 0) -> answers.TaggedMemoryResult:
         """Return a note with its content from character `offset` on, and count the use. Raises NotFoundError."""
         found = self._documents.get(self._existing(memory_id), offset, read_with=READ_WITH_TOOL)
-        return TaggedMemoryResult(memory=tagged(found.memory) if found.memory else None, message=found.message)
+        return answers.TaggedMemoryResult(memory=tagged(found.memory) if found.memory else None, message=found.message)
 
     def describe(self, memory_id: str | int) -> str:
         """Describe a note in one line, for a question to the user. This does not count as using it."""
@@ -233,7 +218,7 @@ class TaggedMemories:
         self._deletion.delete(number)
         return DeleteResult(memory_id=number, message=f"Deleted memory {number}. Tag frequencies did not change.")
 
-    def stats(self) -> TaggedStatsResult:
+    def stats(self) -> answers.TaggedStatsResult:
         """Return the number of notes, by category and of the last 7 days, and how much of the limit they use."""
         since = (datetime.now(UTC) - timedelta(days=RECENT_DAYS)).isoformat(timespec="microseconds")
         with self._storage.read() as reader:
@@ -248,7 +233,7 @@ class TaggedMemories:
             categories[shown_category(category)] += count
         usage = 100 * total / self._limit
         health = health_of(usage, unindexed)
-        return TaggedStatsResult(
+        return answers.TaggedStatsResult(
             total_memories=total,
             memory_limit=self._limit,
             usage_percentage=round(usage, 2),
@@ -259,7 +244,7 @@ class TaggedMemories:
             message=health_message(health, usage, unindexed),
         )
 
-    def clear(self, days_old: int = 30, max_to_keep: int = 1000, *, dry_run: bool = False) -> ClearResult:
+    def clear(self, days_old: int = 30, max_to_keep: int = 1000, *, dry_run: bool = False) -> answers.ClearResult:
         """Delete notes older than `days_old` days until `max_to_keep` notes are left.
 
         The least used are deleted first, and the oldest of these, but what a note supersedes comes before it. Newer
@@ -277,7 +262,7 @@ class TaggedMemories:
             deleted, _ = self._deletion.delete_all(memory.id for memory in surplus)
             # Other processes may have stored and deleted notes in the meantime.
             left = self._count(STORED_TAGGED)
-        return ClearResult(
+        return answers.ClearResult(
             deleted_count=deleted, remaining_count=left, message=clearing_message(deleted, left, days_old, max_to_keep)
         )
 
@@ -351,7 +336,7 @@ WARNING_USAGE, CRITICAL_USAGE = 80.0, 95.0
 
 def tagged_receipt(
     stored: StoredMemory, forms: Mapping[str, str], refused: Sequence[RefusedTag], doubt: str | None
-) -> StoreTaggedResult:
+) -> answers.StoreTaggedResult:
     """Return what was stored, under which category and tags, and which tags were refused."""
     memory = stored.memory
     messages = [f"Stored memory {stored.id}: {counted(len(memory.content), 'character')}."]
@@ -362,7 +347,7 @@ def tagged_receipt(
     messages += tags_messages(forms, refused)
     if stored.problem:
         messages.append(f"Not yet searchable by meaning. {stored.problem}")
-    return StoreTaggedResult(
+    return answers.StoreTaggedResult(
         message=" ".join(messages),
         memory_id=stored.id,
         content_preview=memory.content[:PREVIEW_LENGTH],
@@ -377,11 +362,11 @@ def tagged_receipt(
 
 def tagged_again(
     note: Memory, tags: Sequence[str], forms: Mapping[str, str], refused: Sequence[RefusedTag]
-) -> StoreTaggedResult:
+) -> answers.StoreTaggedResult:
     """Return a note that was stored before, with the tags that it has now."""
     added = ", ".join(tag for tag in tags if tag not in note.tags)
     said = f"Memory {note.id} has this content already. Added tags: {added}."
-    return StoreTaggedResult(
+    return answers.StoreTaggedResult(
         message=" ".join([said, *tags_messages(forms, refused)]),
         memory_id=note.id,
         content_preview=note.content[:PREVIEW_LENGTH],
@@ -402,11 +387,11 @@ def merged_tags_messages(forms: Mapping[str, str]) -> list[str]:
     return [f'The tag "{tag}" counts as "{form}".' for tag, form in forms.items() if tag != form]
 
 
-def tagged(memory: MemoryEntry) -> TaggedMemory:
+def tagged(memory: MemoryEntry) -> answers.TaggedMemory:
     """Return a memory as this family's results show it."""
-    return TaggedMemory(
+    return answers.TaggedMemory(
         category=shown_category(memory.metadata.get("category")),
-        **memory.model_dump(include=TaggedMemory.model_fields.keys() - {"category"}),
+        **memory.model_dump(include=answers.TaggedMemory.model_fields.keys() - {"category"}),
     )
 
 
@@ -415,21 +400,23 @@ def shown_category(stored: object) -> str:
     return next((category for category in CATEGORIES if category == stored), OTHER)
 
 
-def found_tagged(memory: FoundMemory) -> FoundTagged:
+def found_tagged(memory: FoundMemory) -> answers.FoundTagged:
     """Return a search result as this family's results show it."""
     distance = None if memory.similarity is None else 1 - memory.similarity
-    own = memory.model_dump(include=FoundTagged.model_fields.keys() - TaggedMemory.model_fields.keys())
-    return FoundTagged(**tagged(memory).model_dump(), **own | {"score": memory.score or 0.0, "distance": distance})
+    own = memory.model_dump(include=answers.FoundTagged.model_fields.keys() - answers.TaggedMemory.model_fields.keys())
+    return answers.FoundTagged(
+        **tagged(memory).model_dump(), **own | {"score": memory.score or 0.0, "distance": distance}
+    )
 
 
-def health_of(usage: float, unindexed: int) -> Health:
+def health_of(usage: float, unindexed: int) -> answers.Health:
     """Return the health for a usage in per cent of the limit and a number of notes without vectors."""
     if usage >= CRITICAL_USAGE:
         return "critical"
     return "warning" if usage >= WARNING_USAGE or unindexed else "healthy"
 
 
-def health_message(health: Health, usage: float, unindexed: int) -> str | None:
+def health_message(health: answers.Health, usage: float, unindexed: int) -> str | None:
     """Say what to do about the health; None if nothing needs to be done."""
     messages = []
     if usage >= WARNING_USAGE:
@@ -475,37 +462,39 @@ class TagListing:
         self._storage = storage
         self._budget = budget
 
-    def unique(self, offset: int = 0) -> UniqueTagsResult:
+    def unique(self, offset: int = 0) -> answers.UniqueTagsResult:
         """Return the tags in use, in alphabetical order."""
         with self._storage.read() as reader:
             tags = [TagEntry(tag=tag) for tag in reader.memories.count_by(ALL_TAGGED, "tag")]
         return self._fitting(
-            tags, offset, lambda shown, rest: UniqueTagsResult(tags=[one.tag for one in shown], **rest)
+            tags, offset, lambda shown, rest: answers.UniqueTagsResult(tags=[one.tag for one in shown], **rest)
         )
 
-    def canonical(self, offset: int = 0) -> CanonicalTagsResult:
+    def canonical(self, offset: int = 0) -> answers.CanonicalTagsResult:
         """Return the canonical tags, most frequent first."""
-        return self._fitting(self._canonical(), offset, lambda shown, rest: CanonicalTagsResult(tags=shown, **rest))
+        return self._fitting(
+            self._canonical(), offset, lambda shown, rest: answers.CanonicalTagsResult(tags=shown, **rest)
+        )
 
-    def frequencies(self, offset: int = 0) -> TagFrequenciesResult:
+    def frequencies(self, offset: int = 0) -> answers.TagFrequenciesResult:
         """Return how many memories were ever stored with each canonical tag, most frequent first."""
 
-        def answer(shown: list[CanonicalTagEntry], rest: dict[str, Any]) -> TagFrequenciesResult:
-            return TagFrequenciesResult(frequencies={one.tag: one.frequency for one in shown}, **rest)
+        def answer(shown: list[answers.CanonicalTagEntry], rest: dict[str, Any]) -> answers.TagFrequenciesResult:
+            return answers.TagFrequenciesResult(frequencies={one.tag: one.frequency for one in shown}, **rest)
 
         return self._fitting(self._canonical(), offset, answer)
 
-    def weights(self, offset: int = 0) -> TagWeightsResult:
+    def weights(self, offset: int = 0) -> answers.TagWeightsResult:
         """Return the weight of each canonical tag, lowest (most frequent) first."""
 
-        def answer(shown: list[CanonicalTagEntry], rest: dict[str, Any]) -> TagWeightsResult:
-            return TagWeightsResult(weights={one.tag: weight(one.frequency) for one in shown}, **rest)
+        def answer(shown: list[answers.CanonicalTagEntry], rest: dict[str, Any]) -> answers.TagWeightsResult:
+            return answers.TagWeightsResult(weights={one.tag: weight(one.frequency) for one in shown}, **rest)
 
         return self._fitting(self._canonical(), offset, answer)
 
-    def _canonical(self) -> list[CanonicalTagEntry]:
+    def _canonical(self) -> list[answers.CanonicalTagEntry]:
         with self._storage.read() as reader:
-            return [CanonicalTagEntry(**asdict(tag)) for tag in reader.tags.canonical()]
+            return [answers.CanonicalTagEntry(**asdict(tag)) for tag in reader.tags.canonical()]
 
     def _fitting(self, tags: list[E], offset: int, answer: Callable[[list[E], dict[str, Any]], A]) -> A:
         """Return `answer` for the tags after the first `offset` that fit."""

@@ -22,28 +22,12 @@ from vector_memory.storage.queries.traces import Trace, Traces
 from vector_memory.storage.records import Embedded, EmbeddedPassage, History, Memory
 from vector_memory.texts.chunks import MAX_CHUNKS
 from vector_memory.texts.redaction import redact_within
+from vector_memory.upkeep import export_lines
 from vector_memory.upkeep.backfill import Progress
-from vector_memory.upkeep.export_lines import (
-    MAX_HEADINGS,
-    ChunkLine,
-    Header,
-    MemoryKey,
-    MemoryLine,
-    ModelLine,
-    PassageLine,
-    ReportKey,
-    TraceLine,
-    TracesLine,
-    check_memory,
-    numbered_lines,
-    parse_header,
-    parse_memory,
-    storable_line,
-)
 from vector_memory.writing.indexer import Indexer
 from vector_memory.writing.writer import MemoryWriter, hash_of
 
-K = TypeVar("K", bound=ReportKey)
+K = TypeVar("K", bound=export_lines.ReportKey)
 
 PARENT = "parent_report_id"
 
@@ -97,10 +81,10 @@ class Transfer:
             if session_id is not None and not ids:
                 raise NotFoundError("Nothing is stored in this session: `vector-memory sessions` lists the sessions.")
             model = reader.vectors.fingerprint() if with_vectors else None
-            header = Header(
+            header = export_lines.Header(
                 session_id=session_id,
                 memories=len(ids),
-                vectors=None if model is None else ModelLine(**asdict(model)),
+                vectors=None if model is None else export_lines.ModelLine(**asdict(model)),
                 deleted=traces_line(reader) if session_id is None else None,
             )
             target.write(header.encoded())
@@ -138,7 +122,7 @@ class Transfer:
                 on_progress(done, header.memories)
         return result
 
-    def _usable(self, header: Header) -> Fingerprint | None:
+    def _usable(self, header: export_lines.Header) -> Fingerprint | None:
         """Return the fingerprint of the export's vectors if they can be used in this file, else None.
 
         A file without vectors accepts only those of the configured model: others could not be searched.
@@ -153,8 +137,8 @@ class Transfer:
         except EmbeddingUnavailableError:
             return None
 
-    def _add(self, line: MemoryLine, model: Fingerprint | None) -> Imported:
-        nul_characters, line = line.content.count("\0"), storable_line(line)
+    def _add(self, line: export_lines.MemoryLine, model: Fingerprint | None) -> Imported:
+        nul_characters, line = line.content.count("\0"), export_lines.storable_line(line)
         with self._storage.read() as reader:
             if line.expires_at is not None and line.expires_at <= reader.now():
                 return Imported(expired=1)
@@ -187,36 +171,40 @@ class Transfer:
         )
 
 
-def traces_line(reader: Reader) -> TracesLine | None:
+def traces_line(reader: Reader) -> export_lines.TracesLine | None:
     """Return the traces of deleted memories; None if there are none."""
     keys, rows = reader.traces.get_all()
-    traces = [TraceLine(digest=digest.hex(), created_at=made, deleted_at=gone) for digest, made, gone in rows]
-    return TracesLine(keys=[key.hex() for key in keys], traces=traces) if keys else None
+    traces = [
+        export_lines.TraceLine(digest=digest.hex(), created_at=made, deleted_at=gone) for digest, made, gone in rows
+    ]
+    return export_lines.TracesLine(keys=[key.hex() for key in keys], traces=traces) if keys else None
 
 
-def traces_in(line: TracesLine) -> Traces:
+def traces_in(line: export_lines.TracesLine) -> Traces:
     """Return the traces of a line."""
     rows = [Trace(bytes.fromhex(one.digest), one.created_at, one.deleted_at) for one in line.traces]
     return Traces([bytes.fromhex(key) for key in line.keys], rows)
 
 
-def memory_line(reader: Reader, memory: Memory, superseded: Sequence[int], *, with_vectors: bool) -> MemoryLine:
+def memory_line(
+    reader: Reader, memory: Memory, superseded: Sequence[int], *, with_vectors: bool
+) -> export_lines.MemoryLine:
     """Return the line of a memory, which supersedes these."""
     passages = reader.vectors.passages_of(memory) if with_vectors else []
-    return MemoryLine(
-        **{name: getattr(memory, name) for name in MemoryLine.model_fields if hasattr(memory, name)},
+    return export_lines.MemoryLine(
+        **{name: getattr(memory, name) for name in export_lines.MemoryLine.model_fields if hasattr(memory, name)},
         parent=report_of(reader, memory),
-        supersedes=[key_of(MemoryKey, each) for each in reader.memories.get_all(superseded).values()],
+        supersedes=[key_of(export_lines.MemoryKey, each) for each in reader.memories.get_all(superseded).values()],
         chunks=[
-            ChunkLine(
+            export_lines.ChunkLine(
                 # The original server's headings may be longer than this one allows.
-                headings=[heading[:MAX_TITLE] for heading in chunk.headings[:MAX_HEADINGS]],
-                **{name: getattr(chunk, name) for name in ChunkLine.model_fields if name != "headings"},
+                headings=[heading[:MAX_TITLE] for heading in chunk.headings[: export_lines.MAX_HEADINGS]],
+                **{name: getattr(chunk, name) for name in export_lines.ChunkLine.model_fields if name != "headings"},
             )
             for chunk in (stored.chunk for stored in reader.chunks.of(memory.id))
         ],
         passages=[
-            PassageLine(
+            export_lines.PassageLine(
                 chunk=passage.chunk,
                 start=passage.start,
                 end=passage.end,
@@ -228,11 +216,11 @@ def memory_line(reader: Reader, memory: Memory, superseded: Sequence[int], *, wi
     )
 
 
-def report_of(reader: Reader, memory: Memory) -> ReportKey | None:
+def report_of(reader: Reader, memory: Memory) -> export_lines.ReportKey | None:
     """Return the key of the report that an observation is about: its id means nothing in another file."""
     report_id = report_id_in(memory.memory_type, memory.metadata)
     report = None if report_id is None else reader.memories.get_all([report_id]).get(report_id)
-    return None if report is None else key_of(ReportKey, report)
+    return None if report is None else key_of(export_lines.ReportKey, report)
 
 
 def key_of(kind: type[K], memory: Memory) -> K:
@@ -250,14 +238,14 @@ def report_id_in(memory_type: str, metadata: dict[str, object]) -> int | None:
             return None
 
 
-def without_excess_chunks(line: MemoryLine) -> MemoryLine:
+def without_excess_chunks(line: export_lines.MemoryLine) -> export_lines.MemoryLine:
     """Return the line, without chunks and passages if there are too many; they are then derived from the text."""
     if len(line.chunks) <= MAX_CHUNKS and len(line.passages) <= MAX_PASSAGES:
         return line
     return line.model_copy(update={"chunks": [], "passages": []})
 
 
-def found_here(reader: Reader, new: NewMemory, line: MemoryLine) -> tuple[int | None, tuple[int, ...]]:
+def found_here(reader: Reader, new: NewMemory, line: export_lines.MemoryLine) -> tuple[int | None, tuple[int, ...]]:
     """Return the id of a line's memory if it is stored, and what it must supersede.
 
     It counts as stored if it is current, or superseded but of the same time. Existing supersessions then stay
@@ -271,7 +259,7 @@ def found_here(reader: Reader, new: NewMemory, line: MemoryLine) -> tuple[int | 
         and line.created_at is not None
         and line.created_at in reader.times_of_duplicates(new, content_hash)
     ):
-        key = {name: getattr(line, name) for name in MemoryKey.model_fields}
+        key = {name: getattr(line, name) for name in export_lines.MemoryKey.model_fields}
         copy = reader.memories.find_copy(**key | {"content_hash": content_hash})
     if copy is None or not older:
         return copy, older
@@ -279,14 +267,14 @@ def found_here(reader: Reader, new: NewMemory, line: MemoryLine) -> tuple[int | 
     return copy, tuple(number for number in older if number not in known)
 
 
-def superseded_here(reader: Reader, keys: Sequence[MemoryKey], at: str) -> tuple[int, ...]:
+def superseded_here(reader: Reader, keys: Sequence[export_lines.MemoryKey], at: str) -> tuple[int, ...]:
     """Return the memories with these keys. One with the same text that was stored after a time is a different one."""
     times = {reader.memories.find_copy(**key.model_dump()): key.created_at for key in keys}
     found = reader.memories.get_all([number for number in times if number is not None])
     return tuple(number for number, one in found.items() if one.created_at <= max(at, times[number]))
 
 
-def with_report(reader: Reader, line: MemoryLine) -> tuple[NewMemory, bool]:
+def with_report(reader: Reader, line: export_lines.MemoryLine) -> tuple[NewMemory, bool]:
     """Return the memory to store for a line, with its report's id in this file, and whether that report is missing."""
     new = line.new_memory()
     if report_id_in(new.kind, new.metadata) is None:
@@ -298,7 +286,7 @@ def with_report(reader: Reader, line: MemoryLine) -> tuple[NewMemory, bool]:
     return replace(new, metadata=others | {PARENT: report_id}, parent_report_id=report_id), False
 
 
-def redacted_line(line: MemoryLine, hashes: dict[str, str]) -> MemoryLine:
+def redacted_line(line: export_lines.MemoryLine, hashes: dict[str, str]) -> export_lines.MemoryLine:
     """Return the line without secrets, and without the chunks and vectors of a text that had some.
 
     `hashes`: of redacted texts, by those of the texts in the export, which later lines name; this one's is added.
@@ -317,7 +305,7 @@ def known_key(key: K, hashes: dict[str, str]) -> K:
     return key.model_copy(update={"content_hash": hashes.get(key.content_hash, key.content_hash)})
 
 
-def renamed(line: MemoryLine, session_id: str | None, new_id: str) -> MemoryLine:
+def renamed(line: export_lines.MemoryLine, session_id: str | None, new_id: str) -> export_lines.MemoryLine:
     """Return the line with the session's new id. A parent report in another session keeps its own."""
     changes: dict[str, object] = {"session_id": new_id} if line.session_id == session_id else {}
     if line.parent is not None:
@@ -331,14 +319,14 @@ def moved_key(key: K, session_id: str | None, new_id: str) -> K:
     return key.model_copy(update={"session_id": new_id}) if key.session_id == session_id else key
 
 
-def history_of(line: MemoryLine) -> History:
+def history_of(line: export_lines.MemoryLine) -> History:
     """Return when a memory was stored, changed and read. Missing times default to `created_at`, and that to now."""
     at = line.created_at or utc_now()
     is_dated = line.created_at is not None
     return History(at, line.updated_at or at, line.accessed_at or at, line.access_count, is_dated=is_dated)
 
 
-def embedded(line: MemoryLine, model: Fingerprint) -> Embedded:
+def embedded(line: export_lines.MemoryLine, model: Fingerprint) -> Embedded:
     """Return the passages of a line with their vectors."""
     passages = [EmbeddedPassage(passage.chunk or 0, passage.start, passage.end) for passage in line.passages]
     vectors = np.stack([passage.numbers() for passage in line.passages])
@@ -346,26 +334,26 @@ def embedded(line: MemoryLine, model: Fingerprint) -> Embedded:
     return Embedded(passages, vectors, model, states if len(states) == len(passages) else None)
 
 
-def memory_lines(source: IO[bytes]) -> Iterator[tuple[int, MemoryLine]]:
+def memory_lines(source: IO[bytes]) -> Iterator[tuple[int, export_lines.MemoryLine]]:
     """Yield the memories of an export with the numbers of their lines."""
-    lines = numbered_lines(source)
+    lines = export_lines.numbered_lines(source)
     next(lines, None)
     for number, line in lines:
-        yield number, parse_memory(number, line)
+        yield number, export_lines.parse_memory(number, line)
 
 
-def checked_header(source: IO[bytes], *, one_session: bool, redacts: bool) -> tuple[Header, str | None]:
+def checked_header(source: IO[bytes], *, one_session: bool, redacts: bool) -> tuple[export_lines.Header, str | None]:
     """Check every line of an export; return its header and the first session id in it.
 
     The stream's position is unchanged afterwards. Raises ValidationError if a line is invalid, or with `one_session` if
     the export contains several sessions.
     """
     start = source.tell()
-    header = parse_header(next(numbered_lines(source), (1, b""))[1])
+    header = export_lines.parse_header(next(export_lines.numbered_lines(source), (1, b""))[1])
     source.seek(start)
     memories_found, session_id = 0, None
     for number, line in memory_lines(source):
-        check_memory(number, line, header, redacts=redacts)
+        export_lines.check_memory(number, line, header, redacts=redacts)
         memories_found += 1
         session_id = session_id or line.session_id
         if one_session and line.session_id not in (None, session_id):

@@ -73,6 +73,9 @@ def from_json(value: object) -> object:
         return value
 
 
+FromJson = BeforeValidator(from_json)
+
+
 def _whole(value: object) -> object:
     """Return a number without decimals, such as 1.0, as an integer."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
@@ -81,11 +84,11 @@ def _whole(value: object) -> object:
 # Strict, because pydantic would read true as the number 1, "nan" as a number, and 0 or "off" as false.
 Number = Annotated[StrictInt, BeforeValidator(_whole)]
 """For parameters that also accept text: text is never parsed as a number."""
-WholeNumber = Annotated[Number, BeforeValidator(from_json)]
+WholeNumber = Annotated[Number, FromJson]
 Id = Number | Annotated[str, WithJsonSchema({"type": "integer"})]
 TextOrNumber = str | Annotated[Number, WithJsonSchema({"type": "string"})]
 """Both accept text or a number. The schema names only the usual type: Gemini refuses lists of types."""
-Switch = Annotated[StrictBool, BeforeValidator(from_json)]
+Switch = Annotated[StrictBool, FromJson]
 
 
 def _year_as_text(value: object) -> object:
@@ -108,8 +111,8 @@ SENT_AS: dict[FieldType, tuple[Any, ...]] = {
     FieldType.NUMBER: (WholeNumber,),
     FieldType.ITERATION: (Id,),
     # Stop at the first bad tag: a million bad tags give one message.
-    FieldType.LABELS: (list[str], Field(fail_fast=True), BeforeValidator(from_json)),
-    FieldType.OBJECT: (dict[str, object], BeforeValidator(from_json)),
+    FieldType.LABELS: (list[str], Field(fail_fast=True), FromJson),
+    FieldType.OBJECT: (dict[str, object], FromJson),
 }
 """What a client sends for a field, and how it is read."""
 
@@ -147,15 +150,13 @@ LatestIteration = Annotated[Id | None, Field(description="Iteration; default: th
 # Content.
 Content = Annotated[str, Field(description=f"Text, up to {MAX_CONTENT} characters")]
 Document = Annotated[str, Field(description=f"Markdown with headings, up to {MAX_CONTENT} characters")]
-TtlDays = Annotated[StrictFloat | None, Field(description="Days to keep"), BeforeValidator(from_json)]
-Supersedes = Annotated[
-    list[WholeNumber] | None, Field(description="Ids it replaces", fail_fast=True), BeforeValidator(from_json)
-]
+TtlDays = Annotated[StrictFloat | None, Field(description="Days to keep"), FromJson]
+Supersedes = Annotated[list[WholeNumber] | None, Field(description="Ids it replaces", fail_fast=True), FromJson]
 
 # Queries and limits.
 Query = Annotated[str, Field(description="Question")]
 OneQuery = Annotated[str | None, Field(description="Question")]
-Queries = Annotated[list[str] | None, Field(description="Up to 5 queries"), BeforeValidator(from_json)]
+Queries = Annotated[list[str] | None, Field(description="Up to 5 queries"), FromJson]
 OptionalQuery = Annotated[str | None, Field(description="Default: newest")]
 Limit = Annotated[WholeNumber, Field(description=f"Up to {MAX_LIMIT}")]
 Skip = Annotated[WholeNumber, Field(description="next_offset")]

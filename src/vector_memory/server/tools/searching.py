@@ -18,54 +18,30 @@ from vector_memory.domain import EVERYTHING, MemoryKind, Page, Scope, SearchMode
 from vector_memory.domain.validation import LARGEST, MIN_TOKENS, parse_id
 from vector_memory.errors import ValidationError
 from vector_memory.server.current_store import SessionMemoryStore
-from vector_memory.server.tools.params import (
-    FILTERED,
-    READS,
-    After,
-    Detail,
-    Explain,
-    InSession,
-    LatestFirst,
-    Limit,
-    MaxTokens,
-    Mode,
-    Neighbours,
-    OneQuery,
-    OptionalQuery,
-    Order,
-    Parameters,
-    Prefer,
-    Queries,
-    Query,
-    Skip,
-    Store,
-    all_but,
-    declared,
-    found_by,
-)
+from vector_memory.server.tools import params
 
 if TYPE_CHECKING:
     from vector_memory.search.answer import GrainName
 
-SESSIONS = all_but(FILTERED, "category")
+SESSIONS = params.all_but(params.FILTERED, "category")
 """The filters for memories of sessions."""
 
-KNOWLEDGE = all_but(FILTERED, "session_id", "session_iter", "task_code")
-SESSION: Parameters = {"session_id": (InSession,)}
-IN_SESSION = all_but(SESSIONS, "session_id", "task_code")
+KNOWLEDGE = params.all_but(params.FILTERED, "session_id", "session_iter", "task_code")
+SESSION: params.Parameters = {"session_id": (params.InSession,)}
+IN_SESSION = params.all_but(SESSIONS, "session_id", "task_code")
 
-NEWEST: Parameters = {"query": (OptionalQuery, None)}
-ONE: Parameters = {"query": (Query,)}
-QUERIES: Parameters = {"queries": (Queries, None)}
-SEVERAL: Parameters = {"query": (OneQuery, None), **QUERIES}
+NEWEST: params.Parameters = {"query": (params.OptionalQuery, None)}
+ONE: params.Parameters = {"query": (params.Query,)}
+QUERIES: params.Parameters = {"queries": (params.Queries, None)}
+SEVERAL: params.Parameters = {"query": (params.OneQuery, None), **QUERIES}
 
-NEAR: Parameters = {"neighbours": (Neighbours, 1)}
-PREFER: Parameters = {"prefer": (Prefer, None)}
-MODE: Parameters = {"search_mode": (Mode, None), **PREFER}
-DETAIL: Parameters = {"detail": (Detail, None)}
-CURSOR: Parameters = {"cursor": (After, None)}
-BY_TIME: Parameters = {"latest_first": (LatestFirst, True), **DETAIL, **CURSOR}
-ORDER: Parameters = {"order": (Order, None), **PREFER, **DETAIL, **CURSOR}
+NEAR: params.Parameters = {"neighbours": (params.Neighbours, 1)}
+PREFER: params.Parameters = {"prefer": (params.Prefer, None)}
+MODE: params.Parameters = {"search_mode": (params.Mode, None), **PREFER}
+DETAIL: params.Parameters = {"detail": (params.Detail, None)}
+CURSOR: params.Parameters = {"cursor": (params.After, None)}
+BY_TIME: params.Parameters = {"latest_first": (params.LatestFirst, True), **DETAIL, **CURSOR}
+ORDER: params.Parameters = {"order": (params.Order, None), **PREFER, **DETAIL, **CURSOR}
 
 OF_SESSION = {**SESSION, **NEWEST, **IN_SESSION}
 FROM_SESSIONS = {**SEVERAL, **SESSIONS}
@@ -82,7 +58,7 @@ class AnswerForm(NamedTuple):
     grain: "GrainName"
     suffix: str
     limit: int
-    options: Parameters
+    options: params.Parameters
 
 
 STATES = AnswerForm("search_memories", SearchMemoriesResult, "chunk", "", 5, BY_TIME)
@@ -95,23 +71,25 @@ SUBJECTS = {MemoryKind.REPORT: "reports", MemoryKind.INPUT_PROMPT: "input prompt
 """Kinds that the names of tools have in the plural."""
 
 HINTS = {
-    "search_session_context": found_by("recall session state, where we left off"),
-    "search_input_prompts": found_by("recall what the user asked, last time"),
-    "search_system_memory": found_by("recall, search memory, command, configuration"),
-    "search_reports_specific_chunks": found_by(
+    "search_session_context": params.found_by("recall session state, where we left off"),
+    "search_input_prompts": params.found_by("recall what the user asked, last time"),
+    "search_system_memory": params.found_by("recall, search memory, command, configuration"),
+    "search_reports_specific_chunks": params.found_by(
         "recall, search memory, find, what did we do last time, what do we know about", always=True
     ),
-    "search_reports_section_context": found_by("recall, search memory, find, topic"),
-    "search_reports_full_documents": found_by("recall, search memory, read report, what did we do last time"),
-    "search_working_memory_specific_chunks": found_by("recall, search memory, notes"),
-    "search_knowledge_base_specific_chunks": found_by("recall, search memory, knowledge, convention, decision"),
+    "search_reports_section_context": params.found_by("recall, search memory, find, topic"),
+    "search_reports_full_documents": params.found_by("recall, search memory, read report, what did we do last time"),
+    "search_working_memory_specific_chunks": params.found_by("recall, search memory, notes"),
+    "search_knowledge_base_specific_chunks": params.found_by("recall, search memory, knowledge, convention, decision"),
 }
 
 NAMES: dict[tuple[MemoryKind, "GrainName"], str] = {}
 """The name of each tool, by what it searches. Kinds that are not chunked have one for all grains, that of chunks."""
 
 
-def searching(kind: MemoryKind, answers: AnswerForm, parameters: Parameters, description: str) -> Callable[..., Any]:
+def searching(
+    kind: MemoryKind, answers: AnswerForm, parameters: params.Parameters, description: str
+) -> Callable[..., Any]:
     """Return the tool that searches memories of a kind."""
 
     def find(
@@ -132,7 +110,7 @@ def searching(kind: MemoryKind, answers: AnswerForm, parameters: Parameters, des
     ) -> Result:
         from vector_memory.search.probes import asked  # noqa: PLC0415 - needs numpy, and a list of tools does not
 
-        filters = FILTERED.keys() & given.keys()
+        filters = params.FILTERED.keys() & given.keys()
         scope = Scope(kind, **dict(zip(filters, map(given.pop, filters), strict=True)))
         page = Page(limit=limit, offset=offset, max_tokens=max_tokens, detail=detail, prefer=prefer, cursor=cursor)
         asks, order = asked(query, queries), given.get("order")
@@ -145,19 +123,19 @@ def searching(kind: MemoryKind, answers: AnswerForm, parameters: Parameters, des
         )
 
     find.__annotations__["return"] = answers.result
-    whole: Parameters = {
-        "store": (Store,),
+    whole: params.Parameters = {
+        "store": (params.Store,),
         **parameters,
-        "limit": (Limit, answers.limit),
+        "limit": (params.Limit, answers.limit),
         **answers.options,
-        "offset": (Skip, 0),
-        "max_tokens": (MaxTokens, None),
-        "explain": (Explain, None),
+        "offset": (params.Skip, 0),
+        "max_tokens": (params.MaxTokens, None),
+        "explain": (params.Explain, None),
     }
     subject = SUBJECTS.get(kind, kind.replace("_", " "))
     title = f"Search {subject}{f': {answers.grain}s' if answers.suffix else ''}"
     name = NAMES[kind, answers.grain] = f"search_{subject.replace(' ', '_')}{answers.suffix}"
-    return declared(find, name, title, description, whole, READS, HINTS.get(name))
+    return params.declared(find, name, title, description, whole, params.READS, HINTS.get(name))
 
 
 TOOLS = (

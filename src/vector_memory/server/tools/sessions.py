@@ -23,85 +23,63 @@ from vector_memory.domain import TRAITS, Page, Scope, Window
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import check_range
 from vector_memory.server.current_store import SessionMemoryStore
+from vector_memory.server.tools import params
 from vector_memory.server.tools.confirmation import confirm
-from vector_memory.server.tools.params import (
-    CLEANS_UP,
-    DELETES,
-    FILTERED,
-    READS,
-    AsOf,
-    ChunkId,
-    CreatedAfter,
-    CreatedBefore,
-    InSession,
-    LatestIteration,
-    Limit,
-    MaxTokens,
-    MemoryId,
-    OfAgent,
-    Offset,
-    Parameters,
-    Store,
-    Switch,
-    TextOrNumber,
-    WholeNumber,
-    all_but,
-    declared,
-    found_by,
-)
 from vector_memory.server.turns import in_writers_thread, until_new
 
 
 @tool(
     title="Load session context for task",
-    annotations=READS,
-    meta=found_by("continue where we left off, resume, what did we do last time, recall session", always=True),
+    annotations=params.READS,
+    meta=params.found_by("continue where we left off, resume, what did we do last time, recall session", always=True),
 )
 def load_session_context_for_task(
     *,
-    store: Store,
-    session_id: InSession,
-    session_iter: LatestIteration = None,
-    max_tokens: Annotated[WholeNumber | None, Field(description="Maximum answer length; default 4000")] = None,
-    as_of: AsOf = None,
+    store: params.Store,
+    session_id: params.InSession,
+    session_iter: params.LatestIteration = None,
+    max_tokens: Annotated[params.WholeNumber | None, Field(description="Maximum answer length; default 4000")] = None,
+    as_of: params.AsOf = None,
 ) -> TaskContextResult:
     """Continue a session: read its saved state and prompts, and the beginnings of its latest reports and notes."""
     return store.load_session_context_for_task(session_id, session_iter, max_tokens, as_of)
 
 
-@tool(title="Expand chunk context", annotations=READS)
+@tool(title="Expand chunk context", annotations=params.READS)
 def expand_chunk_context(
     *,
-    store: Store,
-    chunk_id: ChunkId,
-    surrounding_chunks: Annotated[WholeNumber, Field(description="Chunks on each side (0-50)")] = 2,
+    store: params.Store,
+    chunk_id: params.ChunkId,
+    surrounding_chunks: Annotated[params.WholeNumber, Field(description="Chunks on each side (0-50)")] = 2,
 ) -> ExpandedChunkResult:
     """Read the text around a chunk that a search found."""
     return store.expand_chunk_context(chunk_id, surrounding_chunks)
 
 
-@tool(title="Reconstruct document", annotations=READS)
-def reconstruct_document(*, store: Store, memory_id: MemoryId, offset: Offset = 0) -> DocumentResult:
+@tool(title="Reconstruct document", annotations=params.READS)
+def reconstruct_document(
+    *, store: params.Store, memory_id: params.MemoryId, offset: params.Offset = 0
+) -> DocumentResult:
     """Read the exact text of a document; long documents in parts, by offset."""
     return store.reconstruct_document(memory_id, offset)
 
 
-@tool(title="Get memory by id", annotations=READS)
-def get_memory_by_id(*, store: Store, memory_id: MemoryId, offset: Offset = 0) -> MemoryResult:
+@tool(title="Get memory by id", annotations=params.READS)
+def get_memory_by_id(*, store: params.Store, memory_id: params.MemoryId, offset: params.Offset = 0) -> MemoryResult:
     """Session memory: read one of any kind by id; long ones in parts, by offset."""
     return store.get_memory_by_id(memory_id, offset)
 
 
 @tool(
     title="Write document to file",
-    annotations=DELETES,  # because of `overwrite`; repeating the call writes the same file
+    annotations=params.DELETES,  # because of `overwrite`; repeating the call writes the same file
 )
 def write_document_to_file(
     *,
-    store: Store,
-    memory_id: MemoryId,
+    store: params.Store,
+    memory_id: params.MemoryId,
     output_path: Annotated[str, Field(description="Path inside the export folder")],
-    overwrite: Annotated[Switch, Field(description="Replace an existing file")] = False,
+    overwrite: Annotated[params.Switch, Field(description="Replace an existing file")] = False,
 ) -> ExportResult:
     """Export a memory to a Markdown file with YAML front matter."""
     return store.write_document_to_file(memory_id, output_path, overwrite=overwrite)
@@ -117,21 +95,21 @@ SESSION_KINDS = [str(kind) for kind, traits in TRAITS.items() if traits.session_
 SINCE = 'cursor of the last answer; default: from the start; "now": only a cursor'
 WAIT = "Seconds to wait for something new, up to 50"
 
-PARAMETERS: Parameters = {
-    "store": (Store,),
-    "session_id": (InSession,),
-    "since": (Annotated[TextOrNumber | None, Field(description=SINCE)], None),
+PARAMETERS: params.Parameters = {
+    "store": (params.Store,),
+    "session_id": (params.InSession,),
+    "since": (Annotated[params.TextOrNumber | None, Field(description=SINCE)], None),
     "own_agent_id": (Annotated[str | None, Field(description="Your agent_id: omits your own memories")], None),
     "query": (Annotated[str | None, Field(description="Best matches first, not oldest first")], None),
     "memory_type": (
         Annotated[str | None, Field(description="Only this kind", json_schema_extra={"enum": [*SESSION_KINDS]})],
         None,
     ),
-    **all_but(FILTERED, "agent_id", "session_id", "category"),
-    "limit": (Limit, 20),
-    "full": (Annotated[Switch, Field(description="Whole texts as far as they fit, not beginnings")], False),
-    "max_tokens": (MaxTokens, None),
-    "wait": (Annotated[WholeNumber, Field(description=WAIT)], 0),
+    **params.all_but(params.FILTERED, "agent_id", "session_id", "category"),
+    "limit": (params.Limit, 20),
+    "full": (Annotated[params.Switch, Field(description="Whole texts as far as they fit, not beginnings")], False),
+    "max_tokens": (params.MaxTokens, None),
+    "wait": (Annotated[params.WholeNumber, Field(description=WAIT)], 0),
 }
 
 
@@ -157,7 +135,7 @@ async def changes_since(
     return await until_new(store, changes, since, wait)
 
 
-search_changes = declared(
+search_changes = params.declared(
     changes_since,
     "search_changes",
     "Search changes",
@@ -167,54 +145,56 @@ search_changes = declared(
     call again.
     """,
     PARAMETERS,
-    READS,
-    found_by("catch up, what is new, what did other agents do, recall"),
+    params.READS,
+    params.found_by("catch up, what is new, what did other agents do, recall"),
 )
 
 
 # Counting, listing and deleting.
 
 
-@tool(title="Get session statistics", annotations=READS)
-def get_session_stats(*, store: Store, session_id: InSession) -> SessionStatsResult:
+@tool(title="Get session statistics", annotations=params.READS)
+def get_session_stats(*, store: params.Store, session_id: params.InSession) -> SessionStatsResult:
     """Count a session's memories by kind and agent."""
     return store.get_session_stats(session_id)
 
 
 @tool(
     title="List sessions",
-    annotations=READS,
-    meta=found_by("what did we do last time, recall, history, which session to continue"),
+    annotations=params.READS,
+    meta=params.found_by("what did we do last time, recall, history, which session to continue"),
 )
 def list_sessions(
     *,
-    store: Store,
-    limit: Limit = 20,
-    agent_id: OfAgent = None,
-    created_after: CreatedAfter = None,
-    created_before: CreatedBefore = None,
-    as_of: AsOf = None,
+    store: params.Store,
+    limit: params.Limit = 20,
+    agent_id: params.OfAgent = None,
+    created_after: params.CreatedAfter = None,
+    created_before: params.CreatedBefore = None,
+    as_of: params.AsOf = None,
 ) -> SessionsResult:
     """List sessions, latest activity first."""
     window = Window(created_after=created_after, created_before=created_before, as_of=as_of)
     return store.list_sessions(limit, agent_id, **window)
 
 
-@tool(title="Delete memory", annotations=DELETES)
-async def delete_memory(*, store: Store, context: Context, memory_id: MemoryId) -> DeleteResult | InputRequiredResult:
+@tool(title="Delete memory", annotations=params.DELETES)
+async def delete_memory(
+    *, store: params.Store, context: Context, memory_id: params.MemoryId
+) -> DeleteResult | InputRequiredResult:
     """Session memory: permanently delete one by id, with its chunks."""
     if asked := await confirm(context, partial(store.describe_memory, memory_id)):
         return asked
     return await in_writers_thread(store.delete_memory, memory_id)
 
 
-@tool(title="Clean up old memories", annotations=CLEANS_UP)
+@tool(title="Clean up old memories", annotations=params.CLEANS_UP)
 async def cleanup_old_memories(
     *,
-    store: Store,
+    store: params.Store,
     context: Context,
-    days_old: Annotated[WholeNumber, Field(description="Minimum age in days")] = 90,
-    dry_run: Annotated[Switch, Field(description="Only count")] = True,
+    days_old: Annotated[params.WholeNumber, Field(description="Minimum age in days")] = 90,
+    dry_run: Annotated[params.Switch, Field(description="Only count")] = True,
 ) -> CleanupResult | InputRequiredResult:
     """Count the memories of all sessions older than days_old; with dry_run=false, permanently delete them."""
     if dry_run:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastmcp.tools import tool
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from vector_memory.answers.documents import AmendResult, SupersedeResult
 from vector_memory.answers.models import StoreMemoryResult
@@ -12,45 +12,32 @@ from vector_memory.answers.overview import ReviewResult
 from vector_memory.domain import DEFAULT_CATEGORY, MAIN_AGENT, MemoryKind
 from vector_memory.domain.fields import FieldType
 from vector_memory.server.current_store import SessionMemoryStore
-from vector_memory.server.tools.params import (
-    READS,
-    STORED,
-    STORES,
-    Content,
-    Corrects,
-    Document,
-    Limit,
-    MemoryId,
-    OfSession,
-    OnProgress,
-    Parameters,
-    ReportId,
-    Store,
-    Supersedes,
-    Switch,
-    TtlDays,
-    WholeNumber,
-    all_but,
-    declared,
-    found_by,
-    from_json,
-    optional,
-)
+from vector_memory.server.tools import params
 from vector_memory.server.turns import in_writers_thread, stored
 
-COMMON: Parameters = {"store": (Store,), "on_progress": (OnProgress,)}
-TEXT: Parameters = {**COMMON, "content": (Content,)}
-DOCUMENT: Parameters = {**COMMON, "content": (Document,)}
+COMMON: params.Parameters = {"store": (params.Store,), "on_progress": (params.OnProgress,)}
+TEXT: params.Parameters = {**COMMON, "content": (params.Content,)}
+DOCUMENT: params.Parameters = {**COMMON, "content": (params.Document,)}
 
-BY_AGENT: Parameters = {**STORED, "ttl_days": (TtlDays, None), "supersedes": (Supersedes, None)}
+BY_AGENT: params.Parameters = {
+    **params.STORED,
+    "ttl_days": (params.TtlDays, None),
+    "supersedes": (params.Supersedes, None),
+}
 """The fields of any agent's memory in a session."""
 
-PLACE: Parameters = {name: STORED[name] for name in ("session_id", "session_iter")}
-BY_MAIN_AGENT: Parameters = {**PLACE, **BY_AGENT, "agent_id": (STORED["agent_id"][0], MAIN_AGENT)}
+PLACE: params.Parameters = {name: params.STORED[name] for name in ("session_id", "session_iter")}
+BY_MAIN_AGENT: params.Parameters = {**PLACE, **BY_AGENT, "agent_id": (params.STORED["agent_id"][0], MAIN_AGENT)}
 
 
 def storing(
-    kind: MemoryKind, description: str, parameters: Parameters, hint: str, *, title: str = "", always: bool = False
+    kind: MemoryKind,
+    description: str,
+    parameters: params.Parameters,
+    hint: str,
+    *,
+    title: str = "",
+    always: bool = False,
 ) -> Callable[..., Any]:
     """Return the tool that stores memories of a kind."""
 
@@ -58,7 +45,9 @@ def storing(
         return await stored(store, store.store_memory, kind, content, **facts)
 
     title = title or f"Store {kind.replace('_', ' ')}"
-    return declared(store, f"store_{kind}", title, description, parameters, STORES, found_by(hint, always=always))
+    return params.declared(
+        store, f"store_{kind}", title, description, parameters, params.STORES, params.found_by(hint, always=always)
+    )
 
 
 TOOLS = (
@@ -90,7 +79,7 @@ TOOLS = (
     storing(
         MemoryKind.REPORT_OBSERVATION,
         "Save a correction or addition to a report.",
-        {**TEXT, **BY_AGENT, "parent_report_id": (ReportId, None), "corrects": (Corrects, False)},
+        {**TEXT, **BY_AGENT, "parent_report_id": (params.ReportId, None), "corrects": (params.Corrects, False)},
         "correct, add to report, save memory",
     ),
     storing(
@@ -105,10 +94,10 @@ TOOLS = (
         {
             **COMMON,
             "title": (Annotated[str, Field(description="Title")],),
-            "content": (Document,),
-            "agent_id": STORED["agent_id"],
-            "category": optional(FieldType.TEXT, f"Default {DEFAULT_CATEGORY}"),
-            **all_but(BY_AGENT, *PLACE, "task_code", "title"),
+            "content": (params.Document,),
+            "agent_id": params.STORED["agent_id"],
+            "category": params.optional(FieldType.TEXT, f"Default {DEFAULT_CATEGORY}"),
+            **params.all_but(BY_AGENT, *PLACE, "task_code", "title"),
         },
         "remember this, save memory, lasting fact, convention, decision, lesson",
         title="Store knowledge base entry",
@@ -119,42 +108,45 @@ TOOLS = (
 # Curation: what may be outdated, and changes to everything but the text.
 
 
-@tool(title="Review memories", annotations=READS)
-def review_memories(*, store: Store, session_id: OfSession = None, limit: Limit = 20) -> ReviewResult:
+@tool(title="Review memories", annotations=params.READS)
+def review_memories(
+    *, store: params.Store, session_id: params.OfSession = None, limit: params.Limit = 20
+) -> ReviewResult:
     """List memories that may be outdated: newer ones on their subject exist, or nobody ever read them."""
     return store.review(session_id, limit)
 
 
-@tool(title="Supersede memories", annotations=STORES)
+@tool(title="Supersede memories", annotations=params.STORES)
 async def supersede_memories(
     *,
-    store: Store,
-    memory_id: MemoryId,
-    older_ids: Annotated[list[WholeNumber], Field(description="Ids it replaces"), BeforeValidator(from_json)],
-    release: Annotated[Switch, Field(description="true: undo")] = False,
+    store: params.Store,
+    memory_id: params.MemoryId,
+    older_ids: Annotated[list[params.WholeNumber], Field(description="Ids it replaces"), params.FromJson],
+    release: Annotated[params.Switch, Field(description="true: undo")] = False,
 ) -> SupersedeResult:
     """Mark older memories as replaced by a stored one, or undo that."""
     return await in_writers_thread(store.release if release else store.supersede, memory_id, *older_ids)
 
 
-@tool(title="Pin memory", annotations=STORES)
+@tool(title="Pin memory", annotations=params.STORES)
 async def pin_memory(
-    *, store: Store, memory_id: MemoryId, pinned: Annotated[Switch, Field(description="false: unpin")] = True
+    *,
+    store: params.Store,
+    memory_id: params.MemoryId,
+    pinned: Annotated[params.Switch, Field(description="false: unpin")] = True,
 ) -> AmendResult:
     """Pin a memory: it is never cleaned up, and comes first in its session's context."""
     return await in_writers_thread(store.pin if pinned else store.unpin, memory_id)
 
 
-@tool(title="Amend memory", annotations=STORES)
+@tool(title="Amend memory", annotations=params.STORES)
 async def amend_memory(
     *,
-    store: Store,
-    memory_id: MemoryId,
+    store: params.Store,
+    memory_id: params.MemoryId,
     title: Annotated[str | None, Field(description='"" removes it')] = None,
     description: Annotated[str | None, Field(description="Summary")] = None,
-    tags: Annotated[
-        list[str] | None, Field(description="Replaces all tags", fail_fast=True), BeforeValidator(from_json)
-    ] = None,
+    tags: Annotated[list[str] | None, Field(description="Replaces all tags", fail_fast=True), params.FromJson] = None,
 ) -> AmendResult:
     """Change a memory's title, description or tags; to change its text, store another one."""
     return await in_writers_thread(store.amend_memory, memory_id, title=title, description=description, tags=tags)

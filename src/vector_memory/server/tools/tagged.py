@@ -6,7 +6,7 @@ from typing import Annotated
 from fastmcp import Context
 from fastmcp.tools import tool
 from mcp_types import InputRequiredResult
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from vector_memory.answers.documents import DeleteResult
 from vector_memory.answers.tagged import (
@@ -25,57 +25,34 @@ from vector_memory.domain import MAX_NOTES, Page, Window
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_NOTE
 from vector_memory.server.current_store import SessionMemoryStore
+from vector_memory.server.tools import params
 from vector_memory.server.tools.confirmation import confirm
-from vector_memory.server.tools.params import (
-    CLEANS_UP,
-    DELETES,
-    READS,
-    STORES,
-    After,
-    AsOf,
-    CreatedAfter,
-    CreatedBefore,
-    Explain,
-    MemoryId,
-    Offset,
-    Prefer,
-    Query,
-    Skip,
-    Store,
-    Supersedes,
-    TtlDays,
-    WholeNumber,
-    found_by,
-    from_json,
-)
 from vector_memory.server.tools.searching import traced
 from vector_memory.server.turns import in_writers_thread, stored
 from vector_memory.tagged.tags import CATEGORIES, MAX_TAGS_PER_NOTE
 
-Limit = Annotated[WholeNumber, Field(description=f"Maximum results, up to {MAX_NOTES}")]
+Limit = Annotated[params.WholeNumber, Field(description=f"Maximum results, up to {MAX_NOTES}")]
 Tags = Annotated[
     list[str] | None,
     Field(description=f"Up to {MAX_TAGS_PER_NOTE}: subjects, or prefix:value such as module:billing", fail_fast=True),
-    BeforeValidator(from_json),
+    params.FromJson,
 ]
-AnyOfTags = Annotated[
-    list[str] | None, Field(description="Only memories with any of these", fail_fast=True), BeforeValidator(from_json)
-]
+AnyOfTags = Annotated[list[str] | None, Field(description="Any of these", fail_fast=True), params.FromJson]
 
 
 @tool(
     title="Store tagged note",
-    annotations=STORES,
-    meta=found_by("remember this, save memory, note, lesson", always=True),
+    annotations=params.STORES,
+    meta=params.found_by("remember this, save memory, note, lesson", always=True),
 )
 async def store_memory(
     *,
-    store: Store,
+    store: params.Store,
     content: Annotated[str, Field(description=f"What, why, when to use it, gotchas; up to {MAX_NOTE} characters")],
     category: Annotated[str | None, Field(description=f"{', '.join(CATEGORIES)}; default other")] = None,
     tags: Tags = None,
-    supersedes: Supersedes = None,
-    ttl_days: TtlDays = None,
+    supersedes: params.Supersedes = None,
+    ttl_days: params.TtlDays = None,
 ) -> StoreTaggedResult:
     """Tagged note: store a lesson for all sessions and agents. Search first to avoid storing it twice."""
     return await stored(store, store.tagged.store, content, category, tags, supersedes, ttl_days=ttl_days)
@@ -83,22 +60,22 @@ async def store_memory(
 
 @tool(
     title="Search tagged notes",
-    annotations=READS,
-    meta=found_by("recall, search memory, find note, lesson", always=True),
+    annotations=params.READS,
+    meta=params.found_by("recall, search memory, find note, lesson", always=True),
 )
 def search_memories(
     *,
-    store: Store,
-    query: Query,
+    store: params.Store,
+    query: params.Query,
     limit: Limit = 10,
     category: Annotated[str | None, Field(description="Only this category")] = None,
     tags: AnyOfTags = None,
-    created_after: CreatedAfter = None,
-    created_before: CreatedBefore = None,
-    as_of: AsOf = None,
-    prefer: Prefer = None,
-    offset: Skip = 0,
-    explain: Explain = None,
+    created_after: params.CreatedAfter = None,
+    created_before: params.CreatedBefore = None,
+    as_of: params.AsOf = None,
+    prefer: params.Prefer = None,
+    offset: params.Skip = 0,
+    explain: params.Explain = None,
 ) -> SearchTaggedResult:
     """Tagged notes: find them by meaning and words. Several short, different queries find more than one broad query.
 
@@ -113,33 +90,35 @@ def search_memories(
 
 @tool(
     title="List recent tagged notes",
-    annotations=READS,
-    meta=found_by("recall, latest notes, what did we do last time, continue where we left off"),
+    annotations=params.READS,
+    meta=params.found_by("recall, latest notes, what did we do last time, continue where we left off"),
 )
 def list_recent_memories(
     *,
-    store: Store,
+    store: params.Store,
     limit: Limit = 10,
-    created_after: CreatedAfter = None,
-    created_before: CreatedBefore = None,
-    as_of: AsOf = None,
-    offset: Skip = 0,
-    cursor: After = None,
+    created_after: params.CreatedAfter = None,
+    created_before: params.CreatedBefore = None,
+    as_of: params.AsOf = None,
+    offset: params.Skip = 0,
+    cursor: params.After = None,
 ) -> RecentTaggedResult:
     """Tagged notes: read the most recent ones, newest first."""
     window = Window(created_after=created_after, created_before=created_before, as_of=as_of)
     return store.tagged.list_recent(limit, offset, cursor=cursor, **window)
 
 
-@tool(title="Get tagged note by id", annotations=READS)
-def get_by_memory_id(*, store: Store, memory_id: MemoryId, offset: Offset = 0) -> TaggedMemoryResult:
+@tool(title="Get tagged note by id", annotations=params.READS)
+def get_by_memory_id(
+    *, store: params.Store, memory_id: params.MemoryId, offset: params.Offset = 0
+) -> TaggedMemoryResult:
     """Tagged note: read one by id and count it as used. A cleanup deletes the least used notes first."""
     return store.tagged.get(memory_id, offset)
 
 
-@tool(title="Delete tagged note", annotations=DELETES)
+@tool(title="Delete tagged note", annotations=params.DELETES)
 async def delete_by_memory_id(
-    *, store: Store, context: Context, memory_id: MemoryId
+    *, store: params.Store, context: Context, memory_id: params.MemoryId
 ) -> DeleteResult | InputRequiredResult:
     """Tagged note: permanently delete one. Tag frequencies do not change."""
     if asked := await confirm(context, partial(store.tagged.describe, memory_id)):
@@ -147,19 +126,19 @@ async def delete_by_memory_id(
     return await in_writers_thread(store.tagged.delete, memory_id)
 
 
-@tool(title="Get tagged note statistics", annotations=READS)
-def get_memory_stats(*, store: Store) -> TaggedStatsResult:
+@tool(title="Get tagged note statistics", annotations=params.READS)
+def get_memory_stats(*, store: params.Store) -> TaggedStatsResult:
     """Tagged notes: count them by category and show how many more can be stored."""
     return store.tagged.stats()
 
 
-@tool(title="Clear old tagged notes", annotations=CLEANS_UP)
+@tool(title="Clear old tagged notes", annotations=params.CLEANS_UP)
 async def clear_old_memories(
     *,
-    store: Store,
+    store: params.Store,
     context: Context,
-    days_old: Annotated[WholeNumber, Field(description="Minimum age in days")] = 30,
-    max_to_keep: Annotated[WholeNumber, Field(description="Number of memories to keep")] = 1000,
+    days_old: Annotated[params.WholeNumber, Field(description="Minimum age in days")] = 30,
+    max_to_keep: Annotated[params.WholeNumber, Field(description="Number of memories to keep")] = 1000,
 ) -> ClearResult | InputRequiredResult:
     """Tagged notes: permanently delete old ones, least used first, until max_to_keep are left."""
     if asked := await confirm(context, partial(_least_used, store, days_old, max_to_keep)):
@@ -167,26 +146,26 @@ async def clear_old_memories(
     return await in_writers_thread(store.tagged.clear, days_old, max_to_keep)
 
 
-@tool(title="Get unique tags", annotations=READS)
-def get_unique_tags(*, store: Store, offset: Skip = 0) -> UniqueTagsResult:
+@tool(title="Get unique tags", annotations=params.READS)
+def get_unique_tags(*, store: params.Store, offset: params.Skip = 0) -> UniqueTagsResult:
     """Tagged notes: list their tags."""
     return store.tags.unique(offset)
 
 
-@tool(title="Get canonical tags", annotations=READS)
-def get_canonical_tags(*, store: Store, offset: Skip = 0) -> CanonicalTagsResult:
+@tool(title="Get canonical tags", annotations=params.READS)
+def get_canonical_tags(*, store: params.Store, offset: params.Skip = 0) -> CanonicalTagsResult:
     """Tagged notes: list all canonical tags, which other forms are normalized to, with their frequencies."""
     return store.tags.canonical(offset)
 
 
-@tool(title="Get tag frequencies", annotations=READS)
-def get_tag_frequencies(*, store: Store, offset: Skip = 0) -> TagFrequenciesResult:
+@tool(title="Get tag frequencies", annotations=params.READS)
+def get_tag_frequencies(*, store: params.Store, offset: params.Skip = 0) -> TagFrequenciesResult:
     """Tagged notes: count those stored with each canonical tag."""
     return store.tags.frequencies(offset)
 
 
-@tool(title="Get tag weights", annotations=READS)
-def get_tag_weights(*, store: Store, offset: Skip = 0) -> TagWeightsResult:
+@tool(title="Get tag weights", annotations=params.READS)
+def get_tag_weights(*, store: params.Store, offset: params.Skip = 0) -> TagWeightsResult:
     """Tagged notes: weight each canonical tag for ranking; rare tags weigh more."""
     return store.tags.weights(offset)
 
