@@ -5,20 +5,7 @@ import logging
 from contextlib import suppress
 from typing import Any, BinaryIO
 
-from mcp_types import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    PARSE_ERROR,
-    ErrorData,
-    JSONRPCError,
-    JSONRPCMessage,
-    JSONRPCNotification,
-    JSONRPCRequest,
-    JSONRPCResponse,
-    RequestId,
-    jsonrpc_message_adapter,
-)
+import mcp_types
 from pydantic import ValidationError
 from pydantic_core import from_json
 
@@ -47,7 +34,7 @@ PIECE = 2**16
 class RefusedLineError(Exception):
     """A line is not a message; `answer` is the error to send back."""
 
-    def __init__(self, code: int, message: str, request_id: RequestId | None) -> None:
+    def __init__(self, code: int, message: str, request_id: mcp_types.RequestId | None) -> None:
         super().__init__(message)
         self.answer = error_answer(request_id, code, message)
 
@@ -66,18 +53,18 @@ def read_line(source: BinaryIO) -> bytes:
     value = None
     with suppress(ValueError):
         value = from_json(beginning, allow_partial="trailing-strings")
-    raise RefusedLineError(INVALID_REQUEST, TOO_LONG, id_of(value))
+    raise RefusedLineError(mcp_types.INVALID_REQUEST, TOO_LONG, id_of(value))
 
 
-def read_message(line: bytes) -> JSONRPCMessage:
+def read_message(line: bytes) -> mcp_types.JSONRPCMessage:
     """Parse a line and return its message. Raises RefusedLineError."""
     value = without_odd_token(value_in(line))
     try:
-        message = jsonrpc_message_adapter.validate_python(value, by_name=False)
+        message = mcp_types.jsonrpc_message_adapter.validate_python(value, by_name=False)
     except ValidationError:
         raise refused(value) from None
     # A request whose id is not acceptable looks like a notification, and would never be answered.
-    if isinstance(message, JSONRPCNotification) and "id" in value:
+    if isinstance(message, mcp_types.JSONRPCNotification) and "id" in value:
         raise refused(value)
     return message
 
@@ -95,7 +82,7 @@ def value_in(line: bytes) -> Any:
         value = json.loads(without_halves(json.dumps(json.loads(line.decode(errors="replace")), ensure_ascii=False)))
     if is_hook_call(value):
         return value
-    raise RefusedLineError(PARSE_ERROR, UNREADABLE, id_of(value))
+    raise RefusedLineError(mcp_types.PARSE_ERROR, UNREADABLE, id_of(value))
 
 
 def repaired(body: bytes) -> bytes:
@@ -120,7 +107,7 @@ def without_odd_token(value: Any) -> Any:
 def is_hook_call(message: object) -> bool:
     """Return whether a message, parsed or as JSON, calls a tool for hooks."""
     match message:
-        case JSONRPCRequest(method="tools/call", params={"name": str(name)}):
+        case mcp_types.JSONRPCRequest(method="tools/call", params={"name": str(name)}):
             return name.startswith(HOOK)
         case {"method": "tools/call", "params": {"name": str(name)}}:
             return name.startswith(HOOK)
@@ -131,10 +118,10 @@ def refused(value: object) -> RefusedLineError:
     """Return the error for a JSON value that is not a message."""
     match value:
         case list():
-            return RefusedLineError(INVALID_REQUEST, BATCH, None)
+            return RefusedLineError(mcp_types.INVALID_REQUEST, BATCH, None)
         case {"jsonrpc": "2.0", "id": request_id, "method": str(), "params": _} if is_id(request_id):
-            return RefusedLineError(INVALID_PARAMS, PARAMS_NO_OBJECT, id_of(value))
-    return RefusedLineError(INVALID_REQUEST, NO_MESSAGE, id_of(value))
+            return RefusedLineError(mcp_types.INVALID_PARAMS, PARAMS_NO_OBJECT, id_of(value))
+    return RefusedLineError(mcp_types.INVALID_REQUEST, NO_MESSAGE, id_of(value))
 
 
 def is_id(value: object) -> bool:
@@ -142,7 +129,7 @@ def is_id(value: object) -> bool:
     return isinstance(value, str | int) and not isinstance(value, bool)
 
 
-def id_of(value: object) -> RequestId | None:
+def id_of(value: object) -> mcp_types.RequestId | None:
     """Return the id of a request that is not valid; None if it has none.
 
     An answer's id is one of ours: sent back, it would look like the answer to another request.
@@ -153,19 +140,19 @@ def id_of(value: object) -> RequestId | None:
     return None
 
 
-def as_line(message: JSONRPCMessage) -> bytes:
+def as_line(message: mcp_types.JSONRPCMessage) -> bytes:
     """Return a message as a line. An answer that cannot be encoded becomes an error, because its client is waiting."""
-    if isinstance(message, JSONRPCError) and len(message.error.message) > MAX_ERROR:
+    if isinstance(message, mcp_types.JSONRPCError) and len(message.error.message) > MAX_ERROR:
         return as_line(error_answer(message.id, message.error.code, message.error.message[: MAX_ERROR - 1] + "…"))
     try:
         return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
     except ValueError as error:
         logger.error("A message could not be written: %s", type(error).__name__)  # noqa: TRY400 - a traceback quotes it
-        if not isinstance(message, JSONRPCResponse | JSONRPCError):
+        if not isinstance(message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError):
             return b""
-        return as_line(error_answer(message.id, INTERNAL_ERROR, UNEXPECTED))
+        return as_line(error_answer(message.id, mcp_types.INTERNAL_ERROR, UNEXPECTED))
 
 
-def error_answer(request_id: RequestId | None, code: int, message: str) -> JSONRPCError:
+def error_answer(request_id: mcp_types.RequestId | None, code: int, message: str) -> mcp_types.JSONRPCError:
     """Return an error as the answer to a request."""
-    return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=message))
+    return mcp_types.JSONRPCError(jsonrpc="2.0", id=request_id, error=mcp_types.ErrorData(code=code, message=message))

@@ -9,17 +9,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import mcp_types
 from fastmcp import Context, FastMCP
 from fastmcp.prompts import FunctionPrompt, Message, PromptResult
-from mcp_types import (
-    Completion,
-    CompletionArgument,
-    CompletionContext,
-    EmbeddedResource,
-    PromptReference,
-    ResourceTemplateReference,
-    TextResourceContents,
-)
 
 from vector_memory.answers.budget import value_size
 from vector_memory.domain import MAIN_AGENT
@@ -208,8 +200,8 @@ def quoted_name(name: str, what: str) -> str:
 
 def as_resource(session_id: str, held: SessionOverview) -> Message:
     """Return a session's overview as an embedded resource."""
-    contents = TextResourceContents(uri=session_uri(session_id), mime_type=JSON, text=held.as_json())
-    return Message(EmbeddedResource(type="resource", resource=contents))
+    contents = mcp_types.TextResourceContents(uri=session_uri(session_id), mime_type=JSON, text=held.as_json())
+    return Message(mcp_types.EmbeddedResource(type="resource", resource=contents))
 
 
 # Completion of session ids, agent ids and task codes while the user types.
@@ -222,10 +214,10 @@ def add_completions(server: FastMCP) -> None:
     """Let a server complete the arguments of its prompts and resource templates from stored names."""
 
     async def complete(
-        _reference: PromptReference | ResourceTemplateReference,
-        argument: CompletionArgument,
-        context: CompletionContext | None,
-    ) -> Completion:
+        _reference: mcp_types.PromptReference | mcp_types.ResourceTemplateReference,
+        argument: mcp_types.CompletionArgument,
+        context: mcp_types.CompletionContext | None,
+    ) -> mcp_types.Completion:
         async with Context(fastmcp=server) as current:
             store = store_of_caller(current.lifespan_context)
         chosen = (context.arguments if context else None) or {}
@@ -234,11 +226,13 @@ def add_completions(server: FastMCP) -> None:
     server.add_completion_handler(complete)
 
 
-def names(store: SessionMemoryStore, argument: CompletionArgument, chosen: Mapping[str, str]) -> Completion:
+def names(
+    store: SessionMemoryStore, argument: mcp_types.CompletionArgument, chosen: Mapping[str, str]
+) -> mcp_types.Completion:
     """Return the names that contain the typed text; agents and tasks come from the chosen session."""
     column = next((name for name in COMPLETED if name == argument.name), None)
     if column is None:
-        return Completion(values=[])
+        return mcp_types.Completion(values=[])
     session_id = None if column == "session_id" else chosen.get("session_id")
     found, total = store.find_names(column, argument.value, session_id)
-    return Completion(values=found, total=total, has_more=total > len(found))
+    return mcp_types.Completion(values=found, total=total, has_more=total > len(found))

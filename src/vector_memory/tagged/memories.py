@@ -8,29 +8,14 @@ from typing import Any, NamedTuple, TypeVar, Unpack
 
 from pydantic import BaseModel
 
+from vector_memory import errors
 from vector_memory.answers import tagged as answers
 from vector_memory.answers.budget import ResponseBudget
 from vector_memory.answers.documents import DeleteResult
 from vector_memory.answers.models import FoundMemory, MemoryEntry
-from vector_memory.domain import SHARED_AGENT, MemoryKind, NewMemory, Page, Scope, Window, utc_now
+from vector_memory.domain import SHARED_AGENT, MemoryKind, NewMemory, Page, Scope, Window, utc_now, validation
 from vector_memory.domain.text import counted
 from vector_memory.domain.times import check_lifetime
-from vector_memory.domain.validation import (
-    MAX_IDENTIFIER,
-    MAX_NOTE,
-    check_optional_label,
-    check_range,
-    check_text,
-    parse_id,
-    parse_ids,
-)
-from vector_memory.errors import (
-    DuplicateMemoryError,
-    EmbeddingUnavailableError,
-    MemoryStorageError,
-    NotFoundError,
-    ValidationError,
-)
 from vector_memory.reading.documents import Documents
 from vector_memory.search import Search
 from vector_memory.storage.base import Reader, Storage, Writer
@@ -98,7 +83,7 @@ class TaggedMemories:
         tags that it lacks. Raises DuplicateMemoryError if it lacks none, NotFoundError (what it supersedes),
         MemoryStorageError if the limit is reached, ValidationError.
         """
-        check_text("content", content, MAX_NOTE)
+        validation.check_text("content", content, validation.MAX_NOTE)
         accepted, refused = accept_tags(self._writer.kept(list(tag_list(tags))))
         filed, doubt = self._category_for(category)
         computed = self._vocabulary.vectors_for(accepted)
@@ -114,19 +99,23 @@ class TaggedMemories:
             agent_id=SHARED_AGENT,
             content=content,
             metadata={"category": filed or OTHER},
-            supersedes=parse_ids("supersedes", supersedes),
+            supersedes=validation.parse_ids("supersedes", supersedes),
             ttl_days=ttl_days,
             expires_at=check_lifetime(ttl_days, expires_at),
         )
         try:
             return tagged_receipt(self._writer.write(note, with_tags), forms, refused, doubt)
-        except DuplicateMemoryError as error:
+        except errors.DuplicateMemoryError as error:
             if note.supersedes:
                 raise
             return self._with_more_tags(error, accepted, computed, refused)
 
     def _with_more_tags(
-        self, error: DuplicateMemoryError, tags: Sequence[str], computed: ComputedVectors, refused: Sequence[RefusedTag]
+        self,
+        error: errors.DuplicateMemoryError,
+        tags: Sequence[str],
+        computed: ComputedVectors,
+        refused: Sequence[RefusedTag],
     ) -> answers.StoreTaggedResult:
         """Add the tags that the note of a DuplicateMemoryError lacks; raise the error if it lacks none or is gone."""
         meant, now = self._vocabulary.look_up(tags), utc_now()
@@ -251,8 +240,8 @@ class TaggedMemories:
         notes, and those that supersede a memory that stays, are kept even if there are more than `max_to_keep`.
         `dry_run`: only count.
         """
-        check_range("days_old", days_old, 0, MAX_DAYS)
-        check_range("max_to_keep", max_to_keep, 0, MAX_KEPT)
+        validation.check_range("days_old", days_old, 0, MAX_DAYS)
+        validation.check_range("max_to_keep", max_to_keep, 0, MAX_KEPT)
         with self._storage.read() as reader:
             total = reader.memories.count(STORED_TAGGED)
             old = reader.memories.expendable(older_than(days_old, MemoryKind.TAGGED))
@@ -271,26 +260,28 @@ class TaggedMemories:
 
         Storing and searching agree, so a note is found by the word that it was stored with.
         """
-        if check_optional_label("category", word, MAX_IDENTIFIER) is None:
+        if validation.check_optional_label("category", word, validation.MAX_IDENTIFIER) is None:
             return None, None
         try:
             category = self._vocabulary.category(str(word))
-        except EmbeddingUnavailableError as error:
+        except errors.EmbeddingUnavailableError as error:
             return OTHER, f"without a model, only the names of categories are recognized. {error}"
         doubt = f"the category sent is not close to any of {', '.join(CATEGORIES)}."
         return category or OTHER, None if category else doubt
 
     def _existing(self, memory_id: str | int) -> int:
         """Return the id of an existing note. Raises NotFoundError."""
-        number = parse_id("memory_id", memory_id)
+        number = validation.parse_id("memory_id", memory_id)
         with self._storage.read() as reader:
             origin = reader.memories.origins([number]).get(number)
             reader.memories.require_unexpired(number)
         if origin is None:
-            raise NotFoundError(f"Memory not found: there is no memory {number}. Check the id with a search.")
+            raise errors.NotFoundError(f"Memory not found: there is no memory {number}. Check the id with a search.")
         if origin.memory_type != MemoryKind.TAGGED:
             kind = origin.memory_type
-            raise NotFoundError(f"Memory not found: {number} is a {kind}, not a note; read it with get_memory_by_id.")
+            raise errors.NotFoundError(
+                f"Memory not found: {number} is a {kind}, not a note; read it with get_memory_by_id."
+            )
         return number
 
     def _count(self, scope: Scope) -> int:
@@ -299,7 +290,7 @@ class TaggedMemories:
 
     def _require_room(self, reader: Reader) -> None:
         if reader.memories.count(STORED_TAGGED) >= self._limit:
-            raise MemoryStorageError(
+            raise errors.MemoryStorageError(
                 f"Memory limit reached ({self._limit:,}). Run clear_old_memories with a smaller max_to_keep, or raise "
                 "VECTOR_MEMORY_MEMORY_LIMIT. Nothing was stored."
             )
@@ -317,9 +308,9 @@ def tag_list(tags: Sequence[str] | None) -> Sequence[str]:
     if tags is None:
         return ()
     if not isinstance(tags, list | tuple) or not all(isinstance(tag, str) for tag in tags):
-        raise ValidationError('tags must be a list of strings, for example ["laravel", "module:billing"].')
+        raise errors.ValidationError('tags must be a list of strings, for example ["laravel", "module:billing"].')
     if len(tags) > MAX_TAGS_PER_NOTE:
-        raise ValidationError(
+        raise errors.ValidationError(
             f"tags has {len(tags):,} entries: send at most {MAX_TAGS_PER_NOTE}; three to five are best."
         )
     return tags
@@ -498,7 +489,7 @@ class TagListing:
 
     def _fitting(self, tags: list[E], offset: int, answer: Callable[[list[E], dict[str, Any]], A]) -> A:
         """Return `answer` for the tags after the first `offset` that fit."""
-        check_range("offset", offset, 0, MAX_TAG_OFFSET)
+        validation.check_range("offset", offset, 0, MAX_TAG_OFFSET)
 
         def build(budget: ResponseBudget) -> A:
             shown = budget.fitting(tags[offset:])

@@ -16,17 +16,9 @@ import pydantic
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from vector_memory.domain import SENT, SHARED_AGENT, TRAITS, Chunk, Fingerprint, MemoryKind, NewMemory
+from vector_memory.domain import SENT, SHARED_AGENT, TRAITS, Chunk, Fingerprint, MemoryKind, NewMemory, validation
 from vector_memory.domain.text import without_nul
 from vector_memory.domain.times import utc
-from vector_memory.domain.validation import (
-    MAX_IDENTIFIER,
-    MAX_NOTE,
-    MAX_TITLE,
-    check_metadata,
-    check_tags,
-    parse_choice,
-)
 from vector_memory.embedding.token_states import bytes_per_state
 from vector_memory.errors import DatabaseError, ValidationError
 from vector_memory.storage.disk.drafts import DATABASE, Rules, draft_of
@@ -51,8 +43,8 @@ FIELD_SHOWN = 40
 """Maximum number of characters shown of an unknown field name."""
 
 Count = Annotated[int, Field(ge=0, le=1 << 53)]
-Name = Annotated[str, Field(max_length=MAX_IDENTIFIER)]
-HeadingText = Annotated[str, Field(max_length=MAX_TITLE)]
+Name = Annotated[str, Field(max_length=validation.MAX_IDENTIFIER)]
+HeadingText = Annotated[str, Field(max_length=validation.MAX_TITLE)]
 
 
 Time = Annotated[str, AfterValidator(utc)]
@@ -196,9 +188,9 @@ class MemoryLine(Line):
     def new_memory(self) -> NewMemory:
         """Return the memory to store. Raises ValidationError."""
         return NewMemory(
-            kind=parse_choice("memory_type", self.memory_type, MemoryKind),
-            tags=check_tags(self.tags),
-            metadata=check_metadata(self.metadata),
+            kind=validation.parse_choice("memory_type", self.memory_type, MemoryKind),
+            tags=validation.check_tags(self.tags),
+            metadata=validation.check_metadata(self.metadata),
             **self.model_dump(include=UNCHANGED),
         )
 
@@ -272,7 +264,7 @@ def storable_line(line: MemoryLine) -> MemoryLine:
 
 def _problems(line: MemoryLine, model: ModelLine | None) -> Iterator[str]:
     """Yield the problems of a memory whose own fields are valid."""
-    chunked = TRAITS[parse_choice("memory_type", line.memory_type, MemoryKind)].chunked
+    chunked = TRAITS[validation.parse_choice("memory_type", line.memory_type, MemoryKind)].chunked
     stretches: Sequence[StretchLine] = (*line.chunks, *line.passages)
     if line.memory_type == MemoryKind.TAGGED:
         yield from _problems_of_note(line)
@@ -293,8 +285,8 @@ def _problems(line: MemoryLine, model: ModelLine | None) -> Iterator[str]:
 
 def _problems_of_note(line: MemoryLine) -> Iterator[str]:
     """Yield the problems for which the tools for tagged memories would refuse a note."""
-    if len(line.content) > MAX_NOTE:
-        yield f"content is {len(line.content):,} characters long: a tagged memory has at most {MAX_NOTE:,}."
+    if len(line.content) > validation.MAX_NOTE:
+        yield f"content is {len(line.content):,} characters long: a tagged memory has at most {validation.MAX_NOTE:,}."
     if line.metadata.get("category", CATEGORIES[-1]) not in CATEGORIES:
         yield f"metadata.category must be one of {', '.join(CATEGORIES)}, or omitted."
 

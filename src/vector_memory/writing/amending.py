@@ -5,16 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from vector_memory.answers.documents import AmendResult, SupersedeResult
-from vector_memory.domain import MemoryKind, utc_now
-from vector_memory.domain.validation import (
-    MAX_DESCRIPTION,
-    MAX_TITLE,
-    as_title,
-    check_optional_label,
-    check_tags,
-    parse_id,
-    parse_ids,
-)
+from vector_memory.domain import MemoryKind, utc_now, validation
 from vector_memory.errors import ValidationError
 from vector_memory.search.copies import repeats
 from vector_memory.storage.base import Storage, Writer
@@ -38,7 +29,7 @@ class Amending:
 
     def pin(self, memory_id: str | int, *, pinned: bool) -> AmendResult:
         """Pin a memory, so that neither its age nor a policy removes it, or unpin it. Raises NotFoundError."""
-        number = parse_id("memory_id", memory_id)
+        number = validation.parse_id("memory_id", memory_id)
         with self._storage.write() as writer:
             memory = writer.memories.get(number)
             writer.pin(number, pinned=pinned)
@@ -46,12 +37,12 @@ class Amending:
 
     def tag(self, memory_id: str | int, *, add: Sequence[str], remove: Sequence[str]) -> AmendResult:
         """Add tags to a memory, and remove others. Raises NotFoundError, ValidationError."""
-        number, added = parse_id("memory_id", memory_id), self._checked(None, None, add)["tags"]
+        number, added = validation.parse_id("memory_id", memory_id), self._checked(None, None, add)["tags"]
         remove = self._writer.kept(list(remove))
         with self._storage.write() as writer:
             before = writer.memories.get(number)
             tags = [one for one in dict.fromkeys([*before.tags, *added]) if one not in remove]
-            after = changed(before, {"tags": list(check_tags(tags))})
+            after = changed(before, {"tags": list(validation.check_tags(tags))})
             writer.amend(after, None, utc_now())
         self._storage.purge_deleted()
         return amended(after, f"Tagged {after.memory_type} {number}.")
@@ -64,7 +55,7 @@ class Amending:
         Its new words find it at once, and the bytes of the old ones are overwritten. If its vectors embed the title,
         they are recomputed in the background. Raises NotFoundError, ValidationError.
         """
-        number, values = parse_id("memory_id", memory_id), self._checked(title, description, tags)
+        number, values = validation.parse_id("memory_id", memory_id), self._checked(title, description, tags)
         while True:
             with self._storage.read() as reader:
                 before, chunks = reader.memories.get(number), [part.chunk for part in reader.chunks.of(number)]
@@ -89,11 +80,13 @@ class Amending:
         """Check the values that a caller sent. Raises ValidationError."""
         sent: dict[str, Any] = {}
         if title is not None:
-            sent["title"] = check_optional_label("title", title or None, MAX_TITLE)
+            sent["title"] = validation.check_optional_label("title", title or None, validation.MAX_TITLE)
         if description is not None:
-            sent["description"] = check_optional_label("description", description or None, MAX_DESCRIPTION)
+            sent["description"] = validation.check_optional_label(
+                "description", description or None, validation.MAX_DESCRIPTION
+            )
         if tags is not None:
-            sent["tags"] = list(check_tags(tags))
+            sent["tags"] = list(validation.check_tags(tags))
         if not sent:
             raise ValidationError("There is nothing to change: send a title, a description or tags.")
         return self._writer.kept(sent)
@@ -109,7 +102,7 @@ def changed(memory: Memory, values: dict[str, Any]) -> Memory:
             raise ValidationError("A knowledge base entry needs a title: send another one.")
         after = replace(after, metadata=after.metadata | {"title": after.title})
     if after.title is None and is_chunked(after.memory_type):
-        after = replace(after, title=as_title(title_of(after.content)))
+        after = replace(after, title=validation.as_title(title_of(after.content)))
     return after
 
 
@@ -152,7 +145,7 @@ class Superseding:
             others = [one.id for one in merged if not repeats(kept, one)]
             if others:
                 raise ValidationError(f"Memory {newer} does not repeat all of memory {others[0]}: nothing changed.")
-            tags = check_tags(list(dict.fromkeys(tag for one in (kept, *merged) for tag in one.tags)))
+            tags = validation.check_tags(list(dict.fromkeys(tag for one in (kept, *merged) for tag in one.tags)))
             if kept.memory_type != MemoryKind.TAGGED and list(tags) != kept.tags:
                 writer.amend(replace(kept, tags=list(tags)), None, utc_now())
             if any(one.pinned for one in merged):
@@ -177,7 +170,7 @@ class Superseding:
 
 def ids_from(memory_id: str | int, older_ids: Sequence[str | int]) -> tuple[int, tuple[int, ...]]:
     """Return the ids that a caller has sent. Raises ValidationError."""
-    newer, older = parse_id("memory_id", memory_id), parse_ids("older_ids", older_ids)
+    newer, older = validation.parse_id("memory_id", memory_id), validation.parse_ids("older_ids", older_ids)
     if not older:
         raise ValidationError("Name at least one memory that it supersedes.")
     return newer, older

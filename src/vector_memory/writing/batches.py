@@ -6,15 +6,9 @@ from concurrent.futures import Future
 from copy import copy
 from typing import Any, NamedTuple, Self, Unpack
 
+from vector_memory import errors
 from vector_memory.domain import MemoryFields, MemoryKind, NewMemory, utc_now
 from vector_memory.domain.times import AT_ONCE_SECONDS, microseconds
-from vector_memory.errors import (
-    DatabaseError,
-    DeletedEarlierError,
-    DuplicateMemoryError,
-    VectorMemoryError,
-    denied,
-)
 from vector_memory.storage.base import Storage
 from vector_memory.storage.queries.traces import covers
 from vector_memory.storage.records import History
@@ -148,19 +142,19 @@ class Intake:
         Raises DatabaseError if the disk does not take it, AccessDeniedError for another session.
         """
         if self._sessions is not None and fields.get("session_id") not in self._sessions:
-            raise denied(self._sessions)
+            raise errors.denied(self._sessions)
         try:
             return self.delivery.take({KIND: kind, CONTENT: content, **fields})
-        except DatabaseError as error:
+        except errors.DatabaseError as error:
             logger.error("A hook's text is lost: %s", error)  # noqa: TRY400 - the traceback adds nothing
             raise
 
     def _stored(self, body: Body) -> DeliveryOutcome[None]:
         try:
             self._writer.store(memory_of(body), captured=True)
-        except (DuplicateMemoryError, DeletedEarlierError):
+        except (errors.DuplicateMemoryError, errors.DeletedEarlierError):
             pass
-        except VectorMemoryError as error:
+        except errors.VectorMemoryError as error:
             return failure(error.code, str(error))
         return DeliveryOutcome(Verdict.STORED)
 

@@ -17,16 +17,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from vector_memory import errors
 from vector_memory.domain.user_files import read_file
-from vector_memory.errors import (
-    AccessDeniedError,
-    ChunkingError,
-    DatabaseError,
-    DatabaseLockError,
-    QuotaExceededError,
-    ValidationError,
-    where,
-)
 from vector_memory.settings import MemoryAddress, state_folder
 from vector_memory.storage.disk.drafts import Rules, Target, draft_at
 from vector_memory.storage.disk.filesystem import flush_to_disk, lock_file, lock_if_free, make_private_folders, size_of
@@ -113,7 +105,9 @@ class Outbox:
             self._create()
             return self._written(self._next_number(len(data)), data)
         except OSError as error:
-            raise DatabaseError(f"This machine could not keep the text ({error.strerror}): try again later.") from error
+            raise errors.DatabaseError(
+                f"This machine could not keep the text ({error.strerror}): try again later."
+            ) from error
 
     def is_empty(self) -> bool:
         """Return whether no text waits."""
@@ -222,7 +216,7 @@ class Outbox:
         """Return the number for a text of `size` bytes. Raises DatabaseError if there is no room for it."""
         paths = self.paths()
         if len(paths) >= MAX_WAITING or sum(map(size_of, paths)) + size > MAX_BYTES:
-            raise DatabaseError("Too many texts wait on this machine until they can be stored: try again later.")
+            raise errors.DatabaseError("Too many texts wait on this machine until they can be stored: try again later.")
         # By the time, so that it is used only once, but after those that wait: clocks are also set back.
         return max(time.time_ns(), int(paths[-1].name[:NUMBER_DIGITS]) + 1 if paths else 0)
 
@@ -328,10 +322,10 @@ ATTEMPTS = 5
 
 ELSEWHERE = "Another process is storing them."
 
-FINAL = frozenset({ValidationError.code, AccessDeniedError.code, ChunkingError.code})
+FINAL = frozenset({errors.ValidationError.code, errors.AccessDeniedError.code, errors.ChunkingError.code})
 """Codes of errors that a text causes every time."""
 
-FOR_ALL = frozenset({QuotaExceededError.code, DatabaseLockError.code})
+FOR_ALL = frozenset({errors.QuotaExceededError.code, errors.DatabaseLockError.code})
 """Codes of errors that every text would cause now."""
 
 
@@ -409,7 +403,7 @@ class Delivery(Generic[T]):
         Raises DatabaseError if the disk does not take it: the text is lost unless the caller sends it again.
         """
         if self._outbox is None:
-            raise DatabaseError("This machine has no folder to keep the text in: set XDG_STATE_HOME.")
+            raise errors.DatabaseError("This machine has no folder to keep the text in: set XDG_STATE_HOME.")
         outcome: Future[DeliveryOutcome[T]] = Future()
         with self._lock:  # the thread must not finish it before it is known that somebody waits for it
             self._awaited[self._outbox.add(body)] = outcome
@@ -422,7 +416,9 @@ class Delivery(Generic[T]):
         self.problem = self._empty(self._outbox) if self._outbox is not None else None
         self._release_gone()
         if self.problem is not None:
-            return SECONDS_UNTIL_ROOM if self.problem.code == QuotaExceededError.code else SECONDS_BETWEEN_ATTEMPTS
+            return (
+                SECONDS_UNTIL_ROOM if self.problem.code == errors.QuotaExceededError.code else SECONDS_BETWEEN_ATTEMPTS
+            )
         if self.is_busy:  # another process delivers
             return SECONDS_UNTIL_FREE
         self._working_since = None
@@ -436,7 +432,7 @@ class Delivery(Generic[T]):
             try:
                 pause = self.deliver_waiting()
             except Exception as error:  # whatever the reason, the next attempt may succeed
-                logger.warning("What waits on this machine could not be stored: %s", where(error))
+                logger.warning("What waits on this machine could not be stored: %s", errors.where(error))
                 pause = SECONDS_BETWEEN_ATTEMPTS
 
     def _empty(self, outbox: Outbox) -> DeliveryOutcome[T] | None:
@@ -489,7 +485,7 @@ class Delivery(Generic[T]):
         try:
             return self._deliver(body)
         except Exception as error:
-            return DeliveryOutcome(Verdict.FAILED, where(error))
+            return DeliveryOutcome(Verdict.FAILED, errors.where(error))
 
     def _put_off(self, outcome: DeliveryOutcome[T]) -> DeliveryOutcome[T]:
         """Record why texts wait, and release the callers that wait for them."""

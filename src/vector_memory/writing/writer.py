@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from vector_memory import errors
 from vector_memory.answers.mapping import HASH_SHOWN
 from vector_memory.answers.models import StoreMemoryResult, VectorsState
 from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, Scope, utc_now
@@ -13,13 +14,6 @@ from vector_memory.domain.fields import NAMED, WRITTEN
 from vector_memory.domain.text import counted
 from vector_memory.domain.times import AT_ONCE_SECONDS, after_days
 from vector_memory.domain.validation import as_title
-from vector_memory.errors import (
-    DeletedEarlierError,
-    DuplicateMemoryError,
-    EmbeddingUnavailableError,
-    NotFoundError,
-    QuotaExceededError,
-)
 from vector_memory.settings import Redact
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.queries.traces import covers
@@ -201,7 +195,7 @@ class MemoryWriter:
         """Raise DuplicateMemoryError when a failover cannot lose the stored memory: it acknowledges the store."""
         try:
             yield
-        except DuplicateMemoryError:
+        except errors.DuplicateMemoryError:
             self._storage.confirm()
             raise
 
@@ -234,7 +228,7 @@ class MemoryWriter:
                 return None, None
             units = self._indexer.unit_texts(memory.kind, memory.title, memory.content, chunks)
             return self._indexer.embed(units, on_progress), None
-        except EmbeddingUnavailableError as error:
+        except errors.EmbeddingUnavailableError as error:
             return None, str(error)
 
 
@@ -250,7 +244,7 @@ def in_place_of(writer: Writer, memory: NewMemory, replaced: Collection[int]) ->
 def require_room(memories: int, most: int) -> None:
     """Raise QuotaExceededError if the memory is full."""
     if memories >= most:
-        raise QuotaExceededError(
+        raise errors.QuotaExceededError(
             f"This namespace may hold {most:,} memories and is full: delete some, or ask for a higher limit."
         )
 
@@ -283,12 +277,14 @@ def require_storable(
     if existing is None and at is not None and memory.kind is not MemoryKind.INPUT_PROMPT:
         existing = reader.find_duplicate(memory, content_hash)
     if existing is not None and existing not in {*replacing, *memory.supersedes}:
-        raise DuplicateMemoryError(existing, in_session=memory.kind is not MemoryKind.TAGGED)
+        raise errors.DuplicateMemoryError(existing, in_session=memory.kind is not MemoryKind.TAGGED)
     if forms and is_deleted(reader, memory, forms):
-        raise DeletedEarlierError
+        raise errors.DeletedEarlierError
     report_id = memory.parent_report_id
     if report_id is not None and not is_of_kind(reader, report_id, MemoryKind.REPORT):
-        raise NotFoundError(f"There is no report {report_id}: send the memory_id of a stored report, or omit it.")
+        raise errors.NotFoundError(
+            f"There is no report {report_id}: send the memory_id of a stored report, or omit it."
+        )
     require_existing(reader, memory.supersedes)
 
 
@@ -296,7 +292,9 @@ def require_existing(reader: Reader, memory_ids: Collection[int]) -> None:
     """Raise NotFoundError if one of the memories that are to be superseded does not exist."""
     missing = set(memory_ids).difference(reader.memories.origins(list(memory_ids))) if memory_ids else ()
     if missing:
-        raise NotFoundError(f"There is no memory {min(missing)} to supersede: send ids of stored memories, or omit it.")
+        raise errors.NotFoundError(
+            f"There is no memory {min(missing)} to supersede: send ids of stored memories, or omit it."
+        )
 
 
 def hash_of(content: str) -> str:
@@ -314,7 +312,7 @@ def usable(reader: Reader, embedded: Embedded | None) -> tuple[Embedded | None, 
     try:
         if embedded is not None:
             reader.vectors.require_current(embedded.fingerprint)
-    except EmbeddingUnavailableError as error:
+    except errors.EmbeddingUnavailableError as error:
         return None, str(error)
     return embedded, None
 

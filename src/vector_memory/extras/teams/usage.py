@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
 
+import prometheus_client
 from anyio import CancelScope, CapacityLimiter
 from anyio.to_thread import run_sync
 from fastmcp.exceptions import FastMCPError
@@ -21,15 +22,6 @@ from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools import ToolResult
 from mcp import MCPError
 from mcp_types import INVALID_REQUEST, CallToolRequestParams, GetPromptRequestParams, ReadResourceRequestParams
-from prometheus_client import (
-    CONTENT_TYPE_PLAIN_0_0_4,
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    disable_created_metrics,
-    generate_latest,
-)
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
@@ -65,19 +57,19 @@ CANCELLED = "Cancelled"
 KILOBYTE = 1 if sys.platform == "darwin" else 1024
 """The unit in which the system reports memory."""
 
-disable_created_metrics()
+prometheus_client.disable_created_metrics()
 
 
 class Metrics:
     """Counts calls and their latencies, together with the other workers'; thread-safe."""
 
     def __init__(self, namespaces: Namespaces) -> None:
-        self._registry = CollectorRegistry()
+        self._registry = prometheus_client.CollectorRegistry()
         self._registry.register(State(namespaces))
         own = None if SHARED in os.environ else self._registry
         if own is None:
             MultiProcessCollector(self._registry)
-        running = Gauge(
+        running = prometheus_client.Gauge(
             f"{PREFIX}_running_calls",
             "Calls that are being processed, or wait for a turn.",
             registry=own,
@@ -86,8 +78,10 @@ class Metrics:
         self.running = running.track_inprogress
         """Counts a call as running during a block: it is being processed, or waits for a turn."""
         meaning = "Calls by tool and error; no error: success."
-        self._calls = Counter(f"{PREFIX}_calls", meaning, ["tool", "error"], registry=own)
-        self._seconds = Histogram(f"{PREFIX}_call_seconds", "Latency by tool.", ["tool"], registry=own, buckets=BUCKETS)
+        self._calls = prometheus_client.Counter(f"{PREFIX}_calls", meaning, ["tool", "error"], registry=own)
+        self._seconds = prometheus_client.Histogram(
+            f"{PREFIX}_call_seconds", "Latency by tool.", ["tool"], registry=own, buckets=BUCKETS
+        )
 
     def count_call(self, tool: str, seconds: float, *, error: str | None) -> None:
         """Count a call of one of the tools."""
@@ -96,7 +90,7 @@ class Metrics:
 
     def as_text(self) -> bytes:
         """Return all figures in the text format of Prometheus."""
-        return generate_latest(self._registry)
+        return prometheus_client.generate_latest(self._registry)
 
 
 class State(Collector):
@@ -146,7 +140,7 @@ def add_operations(app: Starlette, namespaces: Namespaces, metrics: Metrics) -> 
         return PlainTextResponse("ready\n")
 
     def counted() -> Response:
-        return Response(metrics.as_text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+        return Response(metrics.as_text(), media_type=prometheus_client.CONTENT_TYPE_PLAIN_0_0_4)
 
     app.add_route(READINESS, for_operators(ready), methods=["GET"])
     app.add_route(METRICS, for_operators(counted), methods=["GET"])

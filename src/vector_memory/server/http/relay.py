@@ -14,37 +14,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+import mcp_types
 from anyio.to_thread import run_sync
 from fastmcp import Context, FastMCP
 from fastmcp.prompts import Message, PromptResult
 from fastmcp.resources import ResourceContent, ResourceResult
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools import Tool, ToolResult
-from mcp_types import (
-    CallToolRequestParams,
-    Completion,
-    CompletionArgument,
-    CompletionContext,
-    GetPromptRequestParams,
-    PromptReference,
-    ReadResourceRequestParams,
-    ResourceTemplateReference,
-    TextContent,
-    TextResourceContents,
-)
 
-from vector_memory import __version__
+from vector_memory import __version__, errors
 from vector_memory.answers.models import Result
 from vector_memory.clients.events import HOOKS
 from vector_memory.domain import utc_now
 from vector_memory.domain.user_files import read_file
-from vector_memory.errors import (
-    ConfigurationError,
-    DatabaseError,
-    QuotaExceededError,
-    ValidationError,
-    VectorMemoryError,
-)
 from vector_memory.server.app import add_listed
 from vector_memory.server.early import EarlyClient, take_standard_streams
 from vector_memory.server.fastmcp_adapter import MemoryServer, serve_streams
@@ -99,14 +81,14 @@ class Relay(Middleware):
         try:
             async with self._remote.client() as client:
                 permitted = {tool.name for tool in await client.list_tools()}
-        except VectorMemoryError:
+        except errors.VectorMemoryError:
             return tools
         return [tool for tool in tools if tool.name in permitted]
 
     async def on_call_tool(
         self,
-        context: MiddlewareContext[CallToolRequestParams],
-        call_next: CallNext[CallToolRequestParams, ToolResult],  # noqa: ARG002 - no tool runs here
+        context: MiddlewareContext[mcp_types.CallToolRequestParams],
+        call_next: CallNext[mcp_types.CallToolRequestParams, ToolResult],  # noqa: ARG002 - no tool runs here
     ) -> ToolResult:
         """Forward a call; keep it first if a hook makes it, or if it stores and cannot be sent."""
         name, arguments, client = context.message.name, context.message.arguments or {}, context.fastmcp_context
@@ -115,7 +97,7 @@ class Relay(Middleware):
                 return await self._hooked(name, heard_in(arguments), client)
             require_text(arguments)
             return await self._answer(name, arguments, client)
-        except VectorMemoryError as error:
+        except errors.VectorMemoryError as error:
             return failed_result(Result, error)
 
     async def _hooked(self, name: str, arguments: dict[str, str], context: Context | None) -> ToolResult:
@@ -125,7 +107,7 @@ class Relay(Middleware):
         try:
             timed = {HEARD_AT: utc_now(), **arguments}  # sent twice, it is the same prompt
             kept = await in_worker(HOOK, lambda: self.delivery.take(self._call(name, timed, context)))
-        except VectorMemoryError as error:
+        except errors.VectorMemoryError as error:
             logger.error("A text of %s is lost: %s", name, error)  # noqa: TRY400 - the traceback adds nothing
             return nothing_to_tell()
         outcome = await outcome_in_time(kept, 0 if self.delivery.is_held_up else PATIENCE_SECONDS)
@@ -138,7 +120,7 @@ class Relay(Middleware):
             return await self._keep(name, arguments, context)
         try:
             return await self._remote.call(name, arguments, self._client(context), context)
-        except DatabaseError:
+        except errors.DatabaseError:
             if not stores:
                 raise
             return await self._keep(name, arguments, context)
@@ -152,7 +134,7 @@ class Relay(Middleware):
         while not await run_sync(lambda: self.delivery.is_clear):
             if self.delivery.is_held_up or time.monotonic() > give_up:
                 problem = self.delivery.problem
-                return problem is None or problem.code != QuotaExceededError.code
+                return problem is None or problem.code != errors.QuotaExceededError.code
             self.delivery.start()
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
         return False
@@ -170,7 +152,7 @@ class Relay(Middleware):
         return RemoteClient(client.client_info.name if client else None, self._session_id)
 
     async def on_read_resource(
-        self, context: MiddlewareContext[ReadResourceRequestParams], call_next: CallNext[Any, Any]
+        self, context: MiddlewareContext[mcp_types.ReadResourceRequestParams], call_next: CallNext[Any, Any]
     ) -> Any:
         """Read a resource of the shared memory."""
         del call_next
@@ -181,12 +163,12 @@ class Relay(Middleware):
             [
                 ResourceContent(one.text, mime_type=one.mime_type)
                 for one in found
-                if isinstance(one, TextResourceContents)
+                if isinstance(one, mcp_types.TextResourceContents)
             ]
         )
 
     async def on_get_prompt(
-        self, context: MiddlewareContext[GetPromptRequestParams], call_next: CallNext[Any, Any]
+        self, context: MiddlewareContext[mcp_types.GetPromptRequestParams], call_next: CallNext[Any, Any]
     ) -> Any:
         """Return a prompt that the shared memory has filled in."""
         del call_next
@@ -197,22 +179,22 @@ class Relay(Middleware):
 
     async def complete(
         self,
-        reference: PromptReference | ResourceTemplateReference,
-        argument: CompletionArgument,
-        context: CompletionContext | None,
-    ) -> Completion:
+        reference: mcp_types.PromptReference | mcp_types.ResourceTemplateReference,
+        argument: mcp_types.CompletionArgument,
+        context: mcp_types.CompletionContext | None,
+    ) -> mcp_types.Completion:
         """Complete a name from the shared memory; with nothing if it cannot be reached."""
         typed = {"name": argument.name, "value": argument.value}
         try:
             async with self._remote.client() as client:
                 return await client.complete(reference, typed, context.arguments if context else None)
-        except VectorMemoryError:
-            return Completion(values=[])
+        except errors.VectorMemoryError:
+            return mcp_types.Completion(values=[])
 
 
 def nothing_to_tell() -> ToolResult:
     """Return the answer of a hook that adds nothing to the agent's context."""
-    return ToolResult(content=[TextContent(type="text", text="{}")])
+    return ToolResult(content=[mcp_types.TextContent(type="text", text="{}")])
 
 
 def require_text(arguments: dict[str, Any]) -> None:
@@ -220,7 +202,7 @@ def require_text(arguments: dict[str, Any]) -> None:
     try:
         json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
     except ValueError:
-        raise ValidationError(
+        raise errors.ValidationError(
             "The arguments contain a lone surrogate or NaN: send what JSON and UTF-8 can hold."
         ) from None
 
@@ -269,10 +251,10 @@ def read_token(path: Path) -> str:
     """Return the token in a file. Raises ConfigurationError if it cannot be read, or anybody else may read it."""
     try:
         if path.stat().st_mode & 0o077:
-            raise ConfigurationError(f"Others can read the token in {path}: run `chmod 600 {path}`.")
+            raise errors.ConfigurationError(f"Others can read the token in {path}: run `chmod 600 {path}`.")
         return read_file(path).decode().strip()
     except OSError as error:
-        raise ConfigurationError(f"The token file {path} cannot be read: {error.strerror}.") from error
+        raise errors.ConfigurationError(f"The token file {path} cannot be read: {error.strerror}.") from error
 
 
 def outbox_of(url: str, token_file: Path) -> Outbox:
@@ -283,5 +265,5 @@ def outbox_of(url: str, token_file: Path) -> Outbox:
     """
     folder = user_folder()
     if folder is None:
-        raise ConfigurationError("No home directory to queue unsent texts in: set XDG_STATE_HOME.")
+        raise errors.ConfigurationError("No home directory to queue unsent texts in: set XDG_STATE_HOME.")
     return outbox_for(f"{url}\n{token_file.resolve()}", url, folder)

@@ -12,17 +12,9 @@ from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools import Tool, ToolResult
 from mcp_types import CallToolRequestParams
 
+from vector_memory import errors
 from vector_memory.answers.forms import FORM
 from vector_memory.answers.models import Result
-from vector_memory.errors import (
-    ClosedMemoryError,
-    DatabaseError,
-    MemoryStorageError,
-    SearchError,
-    ValidationError,
-    VectorMemoryError,
-    where,
-)
 
 # Shortens JSON schemas for agents: removes everything that carries no information.
 
@@ -127,10 +119,10 @@ def admitting_failures(schema: Schema) -> Schema:
 
 logger = logging.getLogger(__name__)
 
-FAMILIES: tuple[tuple[str, type[VectorMemoryError]], ...] = (
-    ("store_", MemoryStorageError),
-    ("search_", SearchError),
-    ("", DatabaseError),
+FAMILIES: tuple[tuple[str, type[errors.VectorMemoryError]], ...] = (
+    ("store_", errors.MemoryStorageError),
+    ("search_", errors.SearchError),
+    ("", errors.DatabaseError),
 )
 """The error class for an unexpected exception, by the prefix of the tool's name."""
 
@@ -162,7 +154,7 @@ class UnknownTools(Middleware):
         try:
             answer = await call_next(context)
         except fastmcp.exceptions.NotFoundError:
-            return failed_result(Result, ValidationError("Unknown tool: tools/list names the available tools."))
+            return failed_result(Result, errors.ValidationError("Unknown tool: tools/list names the available tools."))
         milliseconds = (time.perf_counter() - began) * 1000
         logger.debug(
             "%s %s in %.0f ms", context.message.name, "failed" if answer.is_error else "answered", milliseconds
@@ -170,22 +162,22 @@ class UnknownTools(Middleware):
         return answer
 
 
-def failed_result(model: type[Result], error: VectorMemoryError) -> ToolResult:
+def failed_result(model: type[Result], error: errors.VectorMemoryError) -> ToolResult:
     """Return a failure as a tool's answer: marked as an error, with the body of the tool's own result."""
     facts = {name: value for name, value in vars(error).items() if name in model.model_fields}
     body = model.failed(error.code, str(error), **facts).model_dump(mode="json", warnings=False)
     return ToolResult(structured_content=FORM.get().failed(body), is_error=True)
 
 
-def to_memory_error(error: Exception, tool: Tool) -> VectorMemoryError:
+def to_memory_error(error: Exception, tool: Tool) -> errors.VectorMemoryError:
     """Return the VectorMemoryError for any exception that a tool raised."""
     if isinstance(error, fastmcp.exceptions.ValidationError) and isinstance(error.__cause__, pydantic.ValidationError):
-        return ValidationError(argument_problems(error.__cause__, tool.name, tool.parameters["properties"]))
-    if isinstance(error.__cause__, VectorMemoryError):  # FastMCP wraps what a tool's dependency raises
+        return errors.ValidationError(argument_problems(error.__cause__, tool.name, tool.parameters["properties"]))
+    if isinstance(error.__cause__, errors.VectorMemoryError):  # FastMCP wraps what a tool's dependency raises
         error = error.__cause__
-    if not isinstance(error, ValidationError | ClosedMemoryError):
-        logger.error("%s failed: %s", tool.name, where(error))
-    return error if isinstance(error, VectorMemoryError) else unexpected(tool.name)
+    if not isinstance(error, errors.ValidationError | errors.ClosedMemoryError):
+        logger.error("%s failed: %s", tool.name, errors.where(error))
+    return error if isinstance(error, errors.VectorMemoryError) else unexpected(tool.name)
 
 
 @contextmanager
@@ -193,15 +185,15 @@ def protocol_errors(name: str) -> Iterator[None]:
     """Turn exceptions in a resource or prompt into protocol errors."""
     try:
         yield
-    except ValidationError as error:
+    except errors.ValidationError as error:
         raise fastmcp.exceptions.ValidationError(str(error), log_level=logging.DEBUG) from None
     except Exception as error:
-        logger.error("%s failed: %s", name, where(error))  # noqa: TRY400 - a traceback would quote it
-        told = error if isinstance(error, VectorMemoryError) else unexpected(name)
+        logger.error("%s failed: %s", name, errors.where(error))  # noqa: TRY400 - a traceback would quote it
+        told = error if isinstance(error, errors.VectorMemoryError) else unexpected(name)
         raise fastmcp.exceptions.FastMCPError(str(told), log_level=logging.DEBUG) from None
 
 
-def unexpected(tool_name: str) -> VectorMemoryError:
+def unexpected(tool_name: str) -> errors.VectorMemoryError:
     """Return the error for an unexpected exception; it reveals no details."""
     family = next(family for prefix, family in FAMILIES if tool_name.startswith(prefix))
     return family("An unexpected error occurred in the server; its log says where. It is safe to repeat the call.")

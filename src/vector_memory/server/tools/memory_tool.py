@@ -25,15 +25,7 @@ from vector_memory.server.current_store import MEMORY
 from vector_memory.server.early import all_tools
 from vector_memory.server.fastmcp_adapter import read_docstring
 from vector_memory.server.lean import LeanForm
-from vector_memory.server.tools.failures import (
-    LEAN,
-    admitting_failures,
-    compact,
-    failed_result,
-    inlined,
-    to_memory_error,
-    without_null,
-)
+from vector_memory.server.tools import failures
 from vector_memory.server.tools.params import WholeNumber
 from vector_memory.server.turns import kind_of_read, taken
 
@@ -116,9 +108,11 @@ class MemoryTool(FunctionTool):
         made = cast("MemoryTool", cls.from_function(function))
         return made.model_copy(
             update={
-                "parameters": without_null(inlined(compact(made.parameters))),
+                "parameters": failures.without_null(failures.inlined(failures.compact(made.parameters))),
                 "meta": HANDED_ON | (made.meta or {}),
-                "output_schema": inlined(compact(admitting_failures(made.output_schema or {"properties": {}}))),
+                "output_schema": failures.inlined(
+                    failures.compact(failures.admitting_failures(made.output_schema or {"properties": {}}))
+                ),
             }
         )
 
@@ -144,7 +138,7 @@ class MemoryTool(FunctionTool):
 
     def in_lean_form(self) -> "MemoryTool":
         """Return the tool with lean answers. Its output schema describes both forms."""
-        return self.model_copy(update={"form": LeanForm(), "output_schema": LEAN})
+        return self.model_copy(update={"form": LeanForm(), "output_schema": failures.LEAN})
 
     def without(self, names: Collection[str]) -> "MemoryTool":
         """Return the tool without these parameters in its schema."""
@@ -178,7 +172,7 @@ class MemoryTool(FunctionTool):
             if stores and "session_id" in given and arguments.get("session_id") != LAST:
                 conversation_of(get_context()).stored_in = given["session_id"]
         except Exception as error:  # the outermost handler: every exception becomes an answer
-            answer = failed_result(self.result_model, to_memory_error(error, self))
+            answer = failures.failed_result(self.result_model, failures.to_memory_error(error, self))
         return for_client(answer, get_context())
 
     def convert_result(self, raw_value: Any) -> ToolResult:

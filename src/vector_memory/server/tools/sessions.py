@@ -9,14 +9,7 @@ from fastmcp.tools import tool
 from mcp_types import InputRequiredResult
 from pydantic import Field
 
-from vector_memory.answers.documents import (
-    DeleteResult,
-    DocumentResult,
-    ExpandedChunkResult,
-    ExportResult,
-    MemoryResult,
-    TaskContextResult,
-)
+from vector_memory.answers import documents
 from vector_memory.answers.models import ChangesResult
 from vector_memory.answers.overview import CleanupResult, SessionsResult, SessionStatsResult
 from vector_memory.domain import TRAITS, Page, Scope, Window
@@ -40,7 +33,7 @@ def load_session_context_for_task(
     session_iter: params.LatestIteration = None,
     max_tokens: Annotated[params.WholeNumber | None, Field(description="Maximum answer length; default 4000")] = None,
     as_of: params.AsOf = None,
-) -> TaskContextResult:
+) -> documents.TaskContextResult:
     """Continue a session: read its saved state and prompts, and the beginnings of its latest reports and notes."""
     return store.load_session_context_for_task(session_id, session_iter, max_tokens, as_of)
 
@@ -51,7 +44,7 @@ def expand_chunk_context(
     store: params.Store,
     chunk_id: params.ChunkId,
     surrounding_chunks: Annotated[params.WholeNumber, Field(description="Chunks on each side (0-50)")] = 2,
-) -> ExpandedChunkResult:
+) -> documents.ExpandedChunkResult:
     """Read the text around a chunk that a search found."""
     return store.expand_chunk_context(chunk_id, surrounding_chunks)
 
@@ -59,13 +52,15 @@ def expand_chunk_context(
 @tool(title="Reconstruct document", annotations=params.READS)
 def reconstruct_document(
     *, store: params.Store, memory_id: params.MemoryId, offset: params.Offset = 0
-) -> DocumentResult:
+) -> documents.DocumentResult:
     """Read the exact text of a document; long documents in parts, by offset."""
     return store.reconstruct_document(memory_id, offset)
 
 
 @tool(title="Get memory by id", annotations=params.READS)
-def get_memory_by_id(*, store: params.Store, memory_id: params.MemoryId, offset: params.Offset = 0) -> MemoryResult:
+def get_memory_by_id(
+    *, store: params.Store, memory_id: params.MemoryId, offset: params.Offset = 0
+) -> documents.MemoryResult:
     """Session memory: read one of any kind by id; long ones in parts, by offset."""
     return store.get_memory_by_id(memory_id, offset)
 
@@ -80,7 +75,7 @@ def write_document_to_file(
     memory_id: params.MemoryId,
     output_path: Annotated[str, Field(description="Path inside the export folder")],
     overwrite: Annotated[params.Switch, Field(description="Replace an existing file")] = False,
-) -> ExportResult:
+) -> documents.ExportResult:
     """Export a memory to a Markdown file with YAML front matter."""
     return store.write_document_to_file(memory_id, output_path, overwrite=overwrite)
 
@@ -181,7 +176,7 @@ def list_sessions(
 @tool(title="Delete memory", annotations=params.DELETES)
 async def delete_memory(
     *, store: params.Store, context: Context, memory_id: params.MemoryId
-) -> DeleteResult | InputRequiredResult:
+) -> documents.DeleteResult | InputRequiredResult:
     """Session memory: permanently delete one by id, with its chunks."""
     if asked := await confirm(context, partial(store.describe_memory, memory_id)):
         return asked

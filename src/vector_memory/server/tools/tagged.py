@@ -8,19 +8,8 @@ from fastmcp.tools import tool
 from mcp_types import InputRequiredResult
 from pydantic import Field
 
+from vector_memory.answers import tagged as answers
 from vector_memory.answers.documents import DeleteResult
-from vector_memory.answers.tagged import (
-    CanonicalTagsResult,
-    ClearResult,
-    RecentTaggedResult,
-    SearchTaggedResult,
-    StoreTaggedResult,
-    TagFrequenciesResult,
-    TaggedMemoryResult,
-    TaggedStatsResult,
-    TagWeightsResult,
-    UniqueTagsResult,
-)
 from vector_memory.domain import MAX_NOTES, Page, Window
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_NOTE
@@ -53,7 +42,7 @@ async def store_memory(
     tags: Tags = None,
     supersedes: params.Supersedes = None,
     ttl_days: params.TtlDays = None,
-) -> StoreTaggedResult:
+) -> answers.StoreTaggedResult:
     """Tagged note: store a lesson for all sessions and agents. Search first to avoid storing it twice."""
     return await stored(store, store.tagged.store, content, category, tags, supersedes, ttl_days=ttl_days)
 
@@ -76,7 +65,7 @@ def search_memories(
     prefer: params.Prefer = None,
     offset: params.Skip = 0,
     explain: params.Explain = None,
-) -> SearchTaggedResult:
+) -> answers.SearchTaggedResult:
     """Tagged notes: find them by meaning and words. Several short, different queries find more than one broad query.
 
     If a question names a time ("last week"), send its dates as created_after and created_before.
@@ -102,7 +91,7 @@ def list_recent_memories(
     as_of: params.AsOf = None,
     offset: params.Skip = 0,
     cursor: params.After = None,
-) -> RecentTaggedResult:
+) -> answers.RecentTaggedResult:
     """Tagged notes: read the most recent ones, newest first."""
     window = Window(created_after=created_after, created_before=created_before, as_of=as_of)
     return store.tagged.list_recent(limit, offset, cursor=cursor, **window)
@@ -111,7 +100,7 @@ def list_recent_memories(
 @tool(title="Get tagged note by id", annotations=params.READS)
 def get_by_memory_id(
     *, store: params.Store, memory_id: params.MemoryId, offset: params.Offset = 0
-) -> TaggedMemoryResult:
+) -> answers.TaggedMemoryResult:
     """Tagged note: read one by id and count it as used. A cleanup deletes the least used notes first."""
     return store.tagged.get(memory_id, offset)
 
@@ -127,7 +116,7 @@ async def delete_by_memory_id(
 
 
 @tool(title="Get tagged note statistics", annotations=params.READS)
-def get_memory_stats(*, store: params.Store) -> TaggedStatsResult:
+def get_memory_stats(*, store: params.Store) -> answers.TaggedStatsResult:
     """Tagged notes: count them by category and show how many more can be stored."""
     return store.tagged.stats()
 
@@ -139,7 +128,7 @@ async def clear_old_memories(
     context: Context,
     days_old: Annotated[params.WholeNumber, Field(description="Minimum age in days")] = 30,
     max_to_keep: Annotated[params.WholeNumber, Field(description="Number of memories to keep")] = 1000,
-) -> ClearResult | InputRequiredResult:
+) -> answers.ClearResult | InputRequiredResult:
     """Tagged notes: permanently delete old ones, least used first, until max_to_keep are left."""
     if asked := await confirm(context, partial(_least_used, store, days_old, max_to_keep)):
         return asked
@@ -147,25 +136,25 @@ async def clear_old_memories(
 
 
 @tool(title="Get unique tags", annotations=params.READS)
-def get_unique_tags(*, store: params.Store, offset: params.Skip = 0) -> UniqueTagsResult:
+def get_unique_tags(*, store: params.Store, offset: params.Skip = 0) -> answers.UniqueTagsResult:
     """Tagged notes: list their tags."""
     return store.tags.unique(offset)
 
 
 @tool(title="Get canonical tags", annotations=params.READS)
-def get_canonical_tags(*, store: params.Store, offset: params.Skip = 0) -> CanonicalTagsResult:
+def get_canonical_tags(*, store: params.Store, offset: params.Skip = 0) -> answers.CanonicalTagsResult:
     """Tagged notes: list all canonical tags, which other forms are normalized to, with their frequencies."""
     return store.tags.canonical(offset)
 
 
 @tool(title="Get tag frequencies", annotations=params.READS)
-def get_tag_frequencies(*, store: params.Store, offset: params.Skip = 0) -> TagFrequenciesResult:
+def get_tag_frequencies(*, store: params.Store, offset: params.Skip = 0) -> answers.TagFrequenciesResult:
     """Tagged notes: count those stored with each canonical tag."""
     return store.tags.frequencies(offset)
 
 
 @tool(title="Get tag weights", annotations=params.READS)
-def get_tag_weights(*, store: params.Store, offset: params.Skip = 0) -> TagWeightsResult:
+def get_tag_weights(*, store: params.Store, offset: params.Skip = 0) -> answers.TagWeightsResult:
     """Tagged notes: weight each canonical tag for ranking; rare tags weigh more."""
     return store.tags.weights(offset)
 

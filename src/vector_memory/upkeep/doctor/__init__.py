@@ -9,13 +9,7 @@ from vector_memory.errors import VectorMemoryError
 from vector_memory.extras import extra
 from vector_memory.settings import MemoryAddress, Settings
 from vector_memory.upkeep.backfill import Progress
-from vector_memory.upkeep.doctor.place import (
-    OUTBOX,
-    git_findings,
-    installation_findings,
-    outbox_finding,
-    try_again,
-)
+from vector_memory.upkeep.doctor import place
 from vector_memory.upkeep.doctor.report import Finding, Report
 
 __all__ = ["Doctor"]
@@ -58,16 +52,18 @@ class Doctor:
 
     def examine(self, *, deep: bool = False) -> Report:
         """Run all checks. Nothing is changed or created. `deep`: also derive everything from the texts again."""
-        installation = list(installation_findings(self._memory.engine(), self._model, self._settings))
-        place = [*self._memory.place(), *git_findings(self._address), outbox_finding(self._address)]
-        contents = list(self._memory.contents(deep=deep))
-        return Report(str(self._address), {"installation": installation, "place": place, "contents": contents})
+        parts = {
+            "installation": list(place.installation_findings(self._memory.engine(), self._model, self._settings)),
+            "place": [*self._memory.place(), *place.git_findings(self._address), place.outbox_finding(self._address)],
+            "contents": list(self._memory.contents(deep=deep)),
+        }
+        return Report(str(self._address), parts)
 
     def repair(self, report: Report, on_progress: Progress | None = None) -> list[str]:
         """Repair the report's fixable findings; return a sentence for each repair."""
         wrong = report.fixable()
-        done = [try_again(self._address)] if OUTBOX in wrong else []
-        return done + (self._memory.repair(wrong - {OUTBOX}, on_progress) if wrong - {OUTBOX} else [])
+        done = [place.try_again(self._address)] if place.OUTBOX in wrong else []
+        return done + (self._memory.repair(wrong - {place.OUTBOX}, on_progress) if wrong - {place.OUTBOX} else [])
 
     def repair_all(self, report: Report, on_progress: Progress | None = None) -> tuple[Report, list[str]]:
         """Repair and examine deeply until nothing can be repaired; return the last report and the repairs."""
