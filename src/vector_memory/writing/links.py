@@ -34,7 +34,7 @@ CHANGE = re.compile(
     r"|raised?|removed|left)\b",
     re.IGNORECASE,
 )
-"""What a text often has that says what is different now."""
+"""Words with which texts often say what is different now."""
 
 UNSETTLED = re.compile(
     r"""
@@ -57,10 +57,10 @@ UNSETTLED = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-"""What a sentence has that asks, plans, denies or quotes: it says nothing of what is so now."""
+"""Matches sentences that ask, plan, deny or quote, and so state nothing about the present."""
 SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 MOST_UNSETTLED = 3
-"""If every third sentence has it, so has the text."""
+"""A text is unsettled if every third sentence is."""
 
 NUMBERED = frozenset(
     """
@@ -68,27 +68,27 @@ NUMBERED = frozenset(
     week
     """.split()  # noqa: SIM905 - as in `gate`
 )
-"""What the number behind it names, in texts of one subject another part of it."""
+"""Words before numbers of parts: texts on one subject with other numbers are about other parts of it."""
 NAME = re.compile(r"[^\W_][\w./:@-]*\w|\w")
 SAME_WORDS, MOST_NAMES, EARLY = 2, 2, 0.6
-"""Half of the words are the same, and one or two differ. Behind so much of a text they are rather what changed."""
+"""Half of the words are the same, and one or two differ. Later than this in a text, they are what changed."""
 SHORT = 80
-"""Words. The names in longer texts are not compared."""
+"""Words. Names in longer texts are not compared."""
 
 SERIES = 8
-"""So many others on a subject, or nearly on it, make a series."""
+"""Number of other texts on a subject, or nearly on it, that make a series."""
 NEARLY = 0.08
-"""By so much less evidence another text is nearly on the subject."""
+"""A text with this much less evidence is nearly on the subject."""
 
 STANDS_OUT = 0.25
-"""By so much more evidence than for the text at place SERIES another one is not only a part of the series."""
+"""A text with this much more evidence than the one at place SERIES is more than a part of the series."""
 
 PASSAGES_KNOWN = 4_096
-"""The keys of so many passages are kept, in 4 MB: memories stored one after the other are compared with the same."""
+"""Passages whose keys are cached, in 4 MB: memories stored in a row are compared with the same ones."""
 
 
 def is_settled(text: str) -> bool:
-    """Return whether a text says what is so, in most of its sentences."""
+    """Return whether most sentences of a text state facts."""
     sentences = [sentence for sentence in SENTENCE.split(text.strip()) if sentence]
     return MOST_UNSETTLED * sum(map(bool, map(UNSETTLED.search, sentences))) < len(sentences)
 
@@ -159,9 +159,9 @@ def passage_keys(passage: str) -> Numbers:
 
 
 def evidence(rule: Calibration, older: Subject, newer: Subject) -> float:
-    """Return how much says that two texts have the same subject.
+    """Return the evidence that two texts have the same subject.
 
-    Of the text with fewer passages each counts, with the nearest one of the other text.
+    Each passage of the text with fewer counts, with the nearest passage of the other text.
     """
     nearness = older.vectors @ newer.vectors.T + rule.shared_words * shares(older.words, newer.words)
     by_older, by_newer = nearness.max(axis=1).mean(), nearness.max(axis=0).mean()
@@ -210,13 +210,13 @@ def links(rule: Calibration, found: Mapping[int, float], distinct: Collection[in
 # for, is left out when it is read. The nearest memories are then compared as a whole (`links`).
 
 MOST_ASKED = 8
-"""Passages of a new memory that are compared with all others: of a longer one, so many at equal distances."""
+"""Maximum number of a new memory's passages that are compared with all others; evenly spaced in a longer one."""
 
 LOOKED_BACK = 262_144
 """The newest passages with which they are compared, so that a store does not take longer the larger the memory is."""
 
 NEAREST = 16
-"""Memories with the nearest passages, which are compared as a whole."""
+"""Number of memories with the nearest passages that are compared as a whole."""
 
 
 def links_of(

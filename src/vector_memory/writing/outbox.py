@@ -193,7 +193,7 @@ class Outbox:
             yield is_ours
 
     def _deliverer(self) -> Deliverer | None:
-        """Return the process that delivers; None if none does."""
+        """Return the delivering process, if there is one."""
         path = self.folder / DELIVERING
         try:
             with path.open("rb") as delivering:
@@ -255,7 +255,7 @@ def _text_of_file(path: Path) -> str:
 
 
 def _note(path: Path, text: str) -> None:
-    """Write a text for people, as far as that is possible."""
+    """Write a note for people, if possible."""
     with suppress(OSError):
         path.write_text(f"{text}\n", encoding="utf-8")
 
@@ -275,7 +275,7 @@ DIGITS = 16
 
 
 def outbox_of_memory(address: MemoryAddress) -> Outbox | None:
-    """Return where texts wait for a memory: beside its file, or in this user's folder; None if that does not exist."""
+    """Return the outbox of a memory: beside its file, or in this user's folder; None if that does not exist."""
     if isinstance(address, Path):
         file = Path(os.path.realpath(address))
         return Outbox(file.with_name(file.name + ENDING), str(file))
@@ -284,7 +284,7 @@ def outbox_of_memory(address: MemoryAddress) -> Outbox | None:
 
 
 def outbox_for(key: str, target: str, folder: Path) -> Outbox:
-    """Return the outbox in a folder of many for what a key names."""
+    """Return the outbox for a key in a folder of outboxes."""
     return Outbox(folder / hashlib.sha256(key.encode()).hexdigest()[:DIGITS], target)
 
 
@@ -375,7 +375,7 @@ class Delivery(Generic[T]):
 
     @property
     def is_held_up(self) -> bool:
-        """Whether a text would have to wait for long."""
+        """Whether a new text would wait long."""
         since = self._working_since
         return self.problem is not None or (since is not None and time.monotonic() - since > SLOW)
 

@@ -196,7 +196,7 @@ def own_key_file(data_dir: Path) -> Path:
     """Return the file for the key of a data folder's log, unless another is named. Raises ConfigurationError."""
     state = state_folder()
     if state is None:
-        raise ConfigurationError("There is no home folder for the key of the audit log: name a file with --audit-key.")
+        raise ConfigurationError("No home directory to keep the audit log's key in: name a file with --audit-key.")
     return state / "audit" / f"{hashlib.sha256(os.fsencode(os.path.realpath(data_dir))).hexdigest()[:16]}.key"
 
 

@@ -14,16 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 from rich.text import Text
 
-from vector_memory.cli.flags import (
-    DEFAULTS,
-    DatabaseFlags,
-    Flags,
-    HiddenSettingsFlags,
-    ModelSettingsFlags,
-    OutputFlags,
-    Switch,
-    given_path,
-)
+from vector_memory.cli import flags
 from vector_memory.cli.terminal import as_json as one_line_of_json
 from vector_memory.cli.terminal import console, grid, one_line, print_json, progress, say
 from vector_memory.domain.callers import Permission
@@ -44,9 +35,9 @@ else:  # cyclopts would offer an enumeration's names, not its values
     Scope = Literal[tuple(permission.value for permission in Permission)]
 
 
-@Flags
+@flags.Flags
 @dataclass(frozen=True)
-class FolderFlags(OutputFlags):
+class FolderFlags(flags.OutputFlags):
     """The data folder of a server for several teams."""
 
     data_dir: Annotated[
@@ -60,15 +51,15 @@ class FolderFlags(OutputFlags):
             raise ConfigurationError(
                 "Say where the namespaces are: --data-dir for a folder, or --database-url for a database."
             )
-        return given_path(self.data_dir)
+        return flags.given_path(self.data_dir)
 
 
-@Flags
+@flags.Flags
 @dataclass(frozen=True)
 class TeamFlags(FolderFlags):
     """Where the namespaces and tokens are: a database, or else the data folder."""
 
-    database: DatabaseFlags = DatabaseServer()
+    database: flags.DatabaseFlags = DatabaseServer()
 
     def registry(self, dimensions: int = DEFAULT_DIM) -> Registry:
         """Return the namespaces and tokens. Raises ConfigurationError."""
@@ -91,7 +82,7 @@ def namespace(
     calls_per_minute: Annotated[int | None, Parameter(help="Maximum number of calls a minute and process.")] = None,
     to: Annotated[str | None, Parameter(help="PostgreSQL database to move it to.", show_default=False)] = None,
     teams: TeamFlags = TeamFlags(),
-    settings: HiddenSettingsFlags = Settings(),
+    settings: flags.HiddenSettingsFlags = Settings(),
 ) -> None:
     """Create a namespace, set its limits, move it to another database, or list all.
 
@@ -177,12 +168,12 @@ def audit(
     *,
     token: Annotated[str | None, Parameter(help="Only the calls of this token.")] = None,
     namespace: Annotated[str | None, Parameter(help="Only the calls in this namespace.")] = None,
-    verify: Annotated[bool, Switch(help="Only check that no line was changed or removed.")] = False,
+    verify: Annotated[bool, flags.Switch(help="Only check that no line was changed or removed.")] = False,
     audit_key: AuditKey = None,
     teams: FolderFlags = FolderFlags(),
 ) -> None:
     """Print who called what, when and on which ids, and check that no line was changed or removed."""
-    log = AuditLog(teams.folder(), None if audit_key is None else given_path(audit_key))
+    log = AuditLog(teams.folder(), None if audit_key is None else flags.given_path(audit_key))
     if not verify:
         for line in log.lines():
             if token in (None, line["token"]) and namespace in (None, line["namespace"]):
@@ -277,11 +268,11 @@ def database(
     read: Annotated[
         list[str] | None, Parameter(help="Role that only reads memories; repeatable.", show_default=False)
     ] = None,
-    only: Annotated[bool, Switch(help="These roles may use only the memory of the URL.")] = False,
-    drop: Annotated[bool, Switch(help="With `index`: drop the index instead.")] = False,
-    output: OutputFlags = OutputFlags(),
-    server: DatabaseFlags = DatabaseServer(),
-    settings: ModelSettingsFlags = DEFAULTS,
+    only: Annotated[bool, flags.Switch(help="These roles may use only the memory of the URL.")] = False,
+    drop: Annotated[bool, flags.Switch(help="With `index`: drop the index instead.")] = False,
+    output: flags.OutputFlags = flags.OutputFlags(),
+    server: flags.DatabaseFlags = DatabaseServer(),
+    settings: flags.ModelSettingsFlags = flags.DEFAULTS,
 ) -> None:
     """Create or upgrade the tables in a PostgreSQL database, and let roles use them. Can be repeated.
 
@@ -308,14 +299,14 @@ def database(
         _report(address, schemas, serve or [], read or [], output)
 
 
-def _index(address: DatabaseUrl, output: OutputFlags, *, drop: bool) -> None:
+def _index(address: DatabaseUrl, output: flags.OutputFlags, *, drop: bool) -> None:
     extra("postgres").index_vectors(address, drop=drop)
     message = f"{'Dropped' if drop else 'Created'} the index of vectors of {address}"
     output.tell({"success": True, "dropped": drop}, message)
 
 
 def _report(
-    address: DatabaseUrl, schemas: Sequence[str], serving: list[str], reading: list[str], output: OutputFlags
+    address: DatabaseUrl, schemas: Sequence[str], serving: list[str], reading: list[str], output: flags.OutputFlags
 ) -> None:
     lines = [f"Prepared {address}, schemas: {', '.join(schemas)}"]
     lines += [f"The role {role} may serve." for role in serving]

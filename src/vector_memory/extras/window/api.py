@@ -1,4 +1,4 @@
-"""What the page asks for, as JSON: each request is a call of the facade, on a view that counts no reads."""
+"""The page's read requests, answered with JSON: each calls the facade, on a view that counts no reads."""
 
 import asyncio
 import json
@@ -61,7 +61,7 @@ PIECE = 2**16
 
 
 class PageFacts(NamedTuple):
-    """What the page says of a memory. `place`: where it is, in words. `is_file`: whether its file can be downloaded."""
+    """Facts about a memory for the page. `place`: where it is, in words. `is_file`: its file can be downloaded."""
 
     place: str
     is_file: bool
@@ -102,8 +102,8 @@ class Api:
         return [Route(f"/api/{path}", abandonable(endpoint)) for path, endpoint in reads.items()]
 
     async def state(self, _request: Request) -> Response:
-        """Return what the page looks at several times a second: whether anything changed, and what will be deleted."""
-        # That of a database server is a round trip away.
+        """Return what the page polls several times a second: whether anything changed, and what will be deleted."""
+        # A database server's version takes a round trip.
         version = await asyncio.to_thread(lambda: f"{self._store.version()}.{self._files.version()}")
         waiting = {"deleting": self._deletions.waiting(), "failed": self._deletions.failures}
         return JSONResponse(
@@ -111,7 +111,7 @@ class Api:
         )
 
     def home(self, _request: Request) -> Response:
-        """Return what happened lately: the day up to the last store if that was earlier, and the latest sessions."""
+        """Return the activity of the last day, or of the day up to the last store, and the latest sessions."""
         stats = self._store.get_memory_stats()
         until = min(stats.latest_created or utc_now(), utc_now())
         now = datetime.fromisoformat(utc_now())
@@ -141,7 +141,7 @@ class Api:
         return JSONResponse({"names": names, "total": total})
 
     def memories(self, request: Request) -> Response:
-        """Return a part of a list of memories and files, the newest first, and how many there are and are left out."""
+        """Return a page of memories and files, newest first, with the totals and the number left out."""
         limit, offset = (number_of(request, name, default) for name, default in (("limit", 100), ("offset", 0)))
         only_files = request.query_params.get("kind") == FILE
         scope = scope_of(request, FILTERS.keys() - {"kind"} if only_files else FILTERS)
@@ -162,7 +162,7 @@ class Api:
         )
 
     def memory(self, request: Request) -> Response:
-        """Return a memory with everything around it, its text as HTML, too."""
+        """Return a memory with everything around it, its text also as HTML."""
         page = self._store.get_memory_page(request.path_params["memory_id"])
         return JSONResponse({**page.model_dump(mode="json"), "html": render(page.memory.content)})
 
@@ -193,7 +193,7 @@ class Api:
         )
 
     def explain(self, request: Request) -> Response:
-        """Return how each candidate was measured, by kind; of the memory `missed`, why it was not found."""
+        """Return how each candidate was scored, by kind; for the memory `missed`, why it was not found."""
         query, scope, grain, mode = question_of(request)
         missed = request.query_params.get("missed") or None
         stored = None if missed is None else self._store.explaining.kind_of(missed)
@@ -225,7 +225,7 @@ class Api:
         return download(stream, "memories.jsonl", "application/jsonl")
 
     def chart(self, request: Request) -> Response:
-        """Return what a timeline and a map show of the memories that filters name."""
+        """Return the data of a timeline and a map, for the memories that filters select."""
         return JSONResponse(self._store.get_chart(scope_of(request)))
 
     def review(self, request: Request) -> Response:
@@ -244,7 +244,7 @@ class Api:
 
 
 def abandonable(endpoint: Callable[..., Any]) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that stops reading when the browser no longer waits, as when somebody types on."""
+    """Return an endpoint that stops reading when the browser no longer waits, as when somebody keeps typing."""
 
     async def answered(request: Request) -> Response:
         before = current_call.set(call := Call())
@@ -254,7 +254,7 @@ def abandonable(endpoint: Callable[..., Any]) -> Callable[[Request], Awaitable[R
             return cast("Response", await answer)
         finally:
             watching.cancel()
-            current_call.reset(before)  # what records the request is not cancelled with it
+            current_call.reset(before)  # recording the request is not cancelled with it
 
     return answered
 
@@ -267,7 +267,7 @@ async def cancel_if_gone(request: Request, call: Call) -> None:
 
 
 def scope_of(request: Request, names: Collection[str] = FILTERS) -> Scope:
-    """Return the memories that the filters of an address name. `names`: other filters are ignored.
+    """Return the scope that the filters of an address select. `names`: other filters are ignored.
 
     Raises ValidationError.
     """

@@ -8,14 +8,7 @@ from typing import Annotated, NamedTuple
 
 from cyclopts import Parameter
 
-from vector_memory.cli.flags import (
-    MemoryFlags,
-    Overwrite,
-    Switch,
-    files_of,
-    given_path,
-    require_session,
-)
+from vector_memory.cli import flags
 from vector_memory.cli.terminal import progress
 from vector_memory.domain import ANY, Scope
 from vector_memory.domain.text import counted
@@ -35,14 +28,14 @@ def report(
     session: Annotated[str | None, Parameter(help="Id of a session, as listed by `vector-memory sessions`.")] = None,
     /,
     *,
-    all_sessions: Annotated[bool, Switch(name="--all", help="Write a page for each session.")] = False,
+    all_sessions: Annotated[bool, flags.Switch(name="--all", help="Write a page for each session.")] = False,
     output: Annotated[
         Path | None,
         Parameter(alias="-o", help="File to write; with --all a folder. Default: SESSION.html in the current folder."),
     ] = None,
-    show: Annotated[bool, Switch(name="--open", help="Open the page in a browser.")] = False,
-    overwrite: Overwrite = False,
-    here: MemoryFlags = MemoryFlags(),
+    show: Annotated[bool, flags.Switch(name="--open", help="Open the page in a browser.")] = False,
+    overwrite: flags.Overwrite = False,
+    here: flags.MemoryFlags = flags.MemoryFlags(),
 ) -> None:
     """Write an HTML page of a session: who stored what and when, a map by meaning, and the searchable texts.
 
@@ -52,10 +45,10 @@ def report(
         raise ConfigurationError("Name a session, or use --all: `vector-memory sessions` lists the sessions.")
     with here.opened() as storage:
         if session is not None:
-            require_session(storage, session)
-            targets = {session: given_path(output or Path(file_name(session)))}
+            flags.require_session(storage, session)
+            targets = {session: flags.given_path(output or Path(file_name(session)))}
         else:
-            folder = given_path(output or Path())
+            folder = flags.given_path(output or Path())
             targets = _pages_of(storage, folder)
         written = [
             _write_page(storage, one, target, here.place, overwrite=overwrite) for one, target in targets.items()
@@ -95,7 +88,7 @@ def _pages_of(storage: Storage, folder: Path) -> dict[str, Path]:
 
 
 def _write_page(storage: Storage, session: str, target: Path, place: DatabaseLocation, *, overwrite: bool) -> Written:
-    databases = files_of(place.address())
+    databases = flags.files_of(place.address())
     with progress("Memories") as update, new_file(target, overwrite=overwrite, databases=databases) as stream:
         data = session_data(storage, session, update)
         size = stream.write(page_html(data).encode())

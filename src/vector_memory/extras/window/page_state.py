@@ -35,7 +35,7 @@ SECONDS = 10.0
 
 
 class Deletions:
-    """Deletions that wait. They are done on time whether or not a page is open, and at once when the server ends.
+    """Delayed deletions. They run on time whether or not a page is open, and at once when the server ends.
 
     `failures`: why memories could not be deleted, by id. Methods are called in the event loop.
     """
@@ -49,7 +49,7 @@ class Deletions:
         self.failures: dict[int, str] = {}
 
     def schedule(self, *memory_ids: int) -> None:
-        """Delete memories in a while."""
+        """Schedule the deletion of memories."""
         loop = asyncio.get_running_loop()
         due, new = loop.time() + self._seconds, [number for number in memory_ids if number not in self._due]
         self._due |= dict.fromkeys(new, due)
@@ -60,11 +60,11 @@ class Deletions:
         task.add_done_callback(self._tasks.discard)
 
     def undo(self, memory_id: int) -> bool:
-        """Do not delete a memory; False: it is too late."""
+        """Cancel a deletion; return False if it is too late."""
         return self._due.pop(memory_id, None) is not None
 
     def undo_all(self) -> None:
-        """Delete nothing of what waits."""
+        """Cancel all deletions."""
         self._due.clear()
 
     def waiting(self) -> dict[int, float]:
@@ -73,7 +73,7 @@ class Deletions:
         return {memory_id: round(max(0.0, due - now), 1) for memory_id, due in self._due.items()}
 
     async def finish(self) -> None:
-        """Delete now what waits, and return when nothing is being deleted."""
+        """Run all deletions now; return when they are done."""
         while self._due:
             memory_id, _ = self._due.popitem()
             await self._delete_now(memory_id)
@@ -111,7 +111,7 @@ _turn: RunVar[asyncio.Lock] = RunVar("checkup")
 
 
 class Checkup:
-    """The last report of the doctor. The first request asks for one, and so does each with `again`."""
+    """The doctor's last report. The first request runs the doctor, and so does each with `again`."""
 
     def __init__(self, examine: Callable[[], Report]) -> None:
         self._examine = examine
@@ -120,7 +120,7 @@ class Checkup:
     async def report(self, request: Request) -> Response:
         """Return what needs attention, the number of checks, and when they were made. Raises what the doctor raises.
 
-        All who ask while others wait get the same report.
+        Requests that arrive in the meantime share the report.
         """
         known = self._last
         async with of_loop(_turn, asyncio.Lock):
@@ -148,7 +148,7 @@ def _examine(address: MemoryAddress, settings: Settings) -> Report:
 
 
 FILE = "memory_file"
-"""What the page calls them, beside the kinds of memory."""
+"""Their kind on the page, beside the kinds of memory."""
 
 LINES, BEGINNING = 20, 200
 """Lines of a file that are read for a list, and characters that are shown."""

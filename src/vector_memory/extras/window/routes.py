@@ -1,4 +1,4 @@
-"""The page: what it asks, what it changes, and its server for one browser on this machine."""
+"""The page: its routes, its write requests, and its server for one browser on this machine."""
 
 import asyncio
 import io
@@ -38,7 +38,7 @@ from vector_memory.store import SessionMemoryStore
 def request_routes(
     store: SessionMemoryStore, deletions: Deletions, facts: PageFacts, checkup: Checkup, shown: ShownFiles
 ) -> list[Route]:
-    """Return the routes of what the page asks of a memory."""
+    """Return the routes of a memory's page."""
     uncounted = store.uncounted()
     api = Api(uncounted, deletions, facts, shown, checkup)
     return [*api.routes(), *Edits(uncounted, deletions, read_only=facts.read_only).routes()]
@@ -51,12 +51,12 @@ async def open_page(_request: Request) -> Response:
 
 ROOT = Route("/", open_page)
 
-# What the page changes: each request is a call of the facade. A page that only reads changes nothing.
+# Write requests: each calls the facade. A read-only page refuses them all.
 
 AMENDED = ("title", "description", "tags")
 
 AT_ONCE = 1_000
-"""Memories that a request deletes."""
+"""Maximum number of memories that a request deletes."""
 
 
 class Edits:
@@ -100,18 +100,18 @@ class Edits:
         return answer.model_dump(mode="json")
 
     async def _delete(self, request: Request) -> Any:
-        """Delete a memory soon."""
+        """Schedule a deletion."""
         self._deletions.schedule(parse_id("memory_id", request.path_params["memory_id"]))
         return {"deleting": self._deletions.waiting()}
 
     async def _undo(self, request: Request) -> Any:
-        """Do not delete a memory."""
+        """Cancel a deletion."""
         if not self._deletions.undo(parse_id("memory_id", request.path_params["memory_id"])):
             raise NotFoundError("It is too late: the memory was deleted.")
         return {"deleting": self._deletions.waiting()}
 
     async def _delete_listed(self, request: Request) -> Any:
-        """Delete soon what the filters of an address name, the latest first."""
+        """Schedule the deletion of what the filters of an address select, latest first."""
         scope = scope_of(request)
         if replace(scope, as_of=None) == Scope():
             raise ValidationError("Choose what to delete with a filter.")
@@ -135,7 +135,7 @@ class Edits:
 
 
 def in_thread(act: Callable[..., Any]) -> Callable[[Request], Awaitable[Any]]:
-    """Return what calls a method of the facade with the ids in the path of a request."""
+    """Return an endpoint that calls a method of the facade with the ids in the request's path."""
 
     async def called(request: Request) -> Any:
         answer = await asyncio.to_thread(partial(act, *request.path_params.values()))

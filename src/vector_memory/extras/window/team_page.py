@@ -24,17 +24,8 @@ from vector_memory.domain.callers import Caller, Permission
 from vector_memory.errors import AccessDeniedError, NotFoundError, VectorMemoryError
 from vector_memory.extras.teams.namespaces import Namespaces
 from vector_memory.extras.teams.usage import Accounting, audited_ids
+from vector_memory.extras.window import guard
 from vector_memory.extras.window.api import PageFacts, refused
-from vector_memory.extras.window.guard import (
-    COOKIE,
-    NOTE,
-    READING_METHODS,
-    answer,
-    cookie_in,
-    is_from_here,
-    is_own,
-    with_headers,
-)
 from vector_memory.extras.window.page import SIGN_IN_POLICY, sign_in_html
 from vector_memory.extras.window.page_state import Checkup, Deletions, ShownFiles, examine
 from vector_memory.extras.window.routes import ROOT, request_routes
@@ -68,15 +59,15 @@ FORM_HEADERS = (
 IMPORT = "/api/import"
 
 UNCOUNTED = "/api/state"
-"""What the page asks several times a second, only to see whether anything has changed."""
+"""The request that the page polls with, which is neither counted nor recorded."""
 
 FOR_ADMINS = {"/api/backup", "/api/checkup", "/api/deletion"}
-"""What is about the whole memory: a copy of its file, the doctor, and deleting all that filters name."""
+"""Requests about the whole memory: a copy of its file, the doctor, deleting all that filters select."""
 
 PARAMETER = re.compile(r"/\{\w+\}")
 
 MOST_PAGES = 64
-"""Callers whose pages are kept. Another one is made in milliseconds."""
+"""Maximum number of callers whose routes are cached. Making them takes milliseconds."""
 
 
 class TeamPage:
@@ -106,21 +97,23 @@ class TeamPage:
         own = {**scope, "path": f"/{path}", "path_params": {}}
         if scope["path"] == AT:
             await self._sign_in(headers, scope, receive, send)
-        elif not is_own(headers, method, self._origins):
-            await answer(send, 403, NOTE.format(head="", title="Forbidden", text="Only the page itself may ask this."))
+        elif not guard.is_own(headers, method, self._origins):
+            await guard.answer(
+                send, 403, guard.NOTE.format(head="", title="Forbidden", text="Only the page itself may ask this.")
+            )
         elif not path and current_caller() is OWNER:
-            await answer(send, 303, "", (b"location", self._place.encode()))
+            await guard.answer(send, 303, "", (b"location", self._place.encode()))
         else:
             try:
                 if path.startswith("api/"):
-                    await self._ask(current_caller(), own, receive, with_headers(send))
+                    await self._ask(current_caller(), own, receive, guard.with_headers(send))
                 else:
-                    await route_in([ROOT], own).handle(own, receive, with_headers(send))
+                    await route_in([ROOT], own).handle(own, receive, guard.with_headers(send))
             except VectorMemoryError as error:
-                await refused(Request(scope), error)(scope, receive, with_headers(send))
+                await refused(Request(scope), error)(scope, receive, guard.with_headers(send))
 
     async def finish(self) -> None:
-        """Delete now what waits."""
+        """Run all deletions now."""
         for deletions in list(self._deletions.values()):
             await deletions.finish()
 
@@ -133,7 +126,7 @@ class TeamPage:
             return
         form = (await Request(scope, receive).body())[:LONGEST_FORM]
         sent = parse_qs(form.decode(errors="replace")).get("token", [""])[0].strip()
-        is_token = TOKEN.fullmatch(sent) and is_from_here(headers, self._origins)
+        is_token = TOKEN.fullmatch(sent) and guard.is_from_here(headers, self._origins)
         try:
             known = await self._verify(sent) if is_token else None
         except AuthenticationError as error:
@@ -143,16 +136,18 @@ class TeamPage:
             await self._show_form(send, 403, NOT_VALID if known is None else LIMITED)
             return
         path = f"{self._place}/{token_urlsafe(12)}/"
-        cookie = f"{COOKIE}={sent}; Path={path}; Max-Age={SIGNED_IN_SECONDS}; HttpOnly; SameSite=Strict{self._secure}"
-        await answer(send, 303, "", (b"location", path.encode()), (b"set-cookie", cookie.encode()))
+        cookie = (
+            f"{guard.COOKIE}={sent}; Path={path}; Max-Age={SIGNED_IN_SECONDS}; HttpOnly; SameSite=Strict{self._secure}"
+        )
+        await guard.answer(send, 303, "", (b"location", path.encode()), (b"set-cookie", cookie.encode()))
 
     async def _show_form(self, send: Send, status: int, said: str) -> None:
-        await answer(send, status, sign_in_html(said), *FORM_HEADERS)
+        await guard.answer(send, status, sign_in_html(said), *FORM_HEADERS)
 
     async def _ask(self, caller: Caller, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer a request of the page as the caller's token permits."""
         if caller is OWNER:
-            raise AccessDeniedError("The token is not valid any longer: reload the page, and sign in.")
+            raise AccessDeniedError("The token is no longer valid: reload the page and sign in.")
         if caller.sessions is not None:
             async with self._accounting.recorded("ui", {}):
                 raise AccessDeniedError(LIMITED)
@@ -168,7 +163,7 @@ class TeamPage:
             await route.handle(scope, receive, send)
 
     def _make_routes(self, caller: Caller, store: SessionMemoryStore) -> Sequence[Route]:
-        """Return what a caller may ask of a store, which is open."""
+        """Return the routes of a caller's page over an open store."""
         deletions = self._deletions.setdefault(caller, Deletions(partial(self._delete, caller)))
         facts = PageFacts(
             caller.namespace,
@@ -184,7 +179,7 @@ class TeamPage:
             self._namespaces.store_of(caller).delete_memory(memory_id)
 
     def _examine(self, caller: Caller) -> Report:
-        """Examine a namespace. What is wrong with the server, and what waits for other namespaces, is for its owner."""
+        """Examine a namespace. Findings about the server and about other namespaces are for the server's owner."""
         address = self._namespaces.registry.address(caller.namespace)
         found = examine(address, self._namespaces.settings).parts["contents"]
         told = [replace(one, message=one.message.replace(str(address), "its place")) for one in found]
@@ -204,7 +199,7 @@ def route_in(routes: Sequence[Route], scope: MutableMapping[str, Any]) -> Route:
 def audited_name(route: Route, method: str) -> str:
     """Return the name of a request for the audit log; that of a change begins with its method."""
     path = PARAMETER.sub("", route.path).removeprefix("/api")
-    return f"ui{path}" if method in READING_METHODS else f"{method} ui{path}"
+    return f"ui{path}" if method in guard.READING_METHODS else f"{method} ui{path}"
 
 
 def require_permitted(caller: Caller, path: str, method: str) -> None:
@@ -213,7 +208,7 @@ def require_permitted(caller: Caller, path: str, method: str) -> None:
         raise AccessDeniedError(f"This token stores as agent {caller.agent_id}, and an export names others.")
     if path in FOR_ADMINS:
         caller.require(Permission.ADMIN)
-    caller.require(Permission.READ if method in READING_METHODS else Permission.WRITE)
+    caller.require(Permission.READ if method in guard.READING_METHODS else Permission.WRITE)
 
 
 def with_page(app: Starlette, page: TeamPage) -> App:
@@ -232,7 +227,7 @@ def with_page(app: Starlette, page: TeamPage) -> App:
     async def serve(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].startswith(f"{AT}/"):
             headers = dict(scope["headers"])
-            if b"authorization" not in headers and (secret := cookie_in(headers)):
+            if b"authorization" not in headers and (secret := guard.cookie_in(headers)):
                 given = (b"authorization", f"Bearer {secret}".encode("latin-1"))
                 scope = {**scope, "headers": [*scope["headers"], given]}
         await app(scope, receive, send)

@@ -28,14 +28,7 @@ from vector_memory.errors import ConfigurationError
 from vector_memory.extras import extra
 from vector_memory.server.app import OverHttp, create_server
 from vector_memory.server.fastmcp_adapter import http_app
-from vector_memory.server.http.asgi_guard import (
-    MAX_BODY,
-    App,
-    Gate,
-    TimedConnection,
-    allow_many_files,
-    drop_who_never_reads,
-)
+from vector_memory.server.http import asgi_guard
 from vector_memory.server.shutdown import stop_signals
 from vector_memory.server.turns import stop_waiting
 from vector_memory.settings import HttpOptions, MemoryAddress, ServerOptions, Settings
@@ -208,7 +201,7 @@ class DrainingServer(uvicorn.Server):
     A worker is not hurried by signals: Ctrl-C and systemd send one to each process, and its supervisor sends another.
     """
 
-    def __init__(self, config: uvicorn.Config, gate: Gate, channel: socket.socket | None) -> None:
+    def __init__(self, config: uvicorn.Config, gate: asgi_guard.Gate, channel: socket.socket | None) -> None:
         """`channel`: through which a worker gets its connections."""
         super().__init__(config)
         self._gate = gate
@@ -235,7 +228,7 @@ class DrainingServer(uvicorn.Server):
         """Serve a connection that was accepted elsewhere, as one of a listening socket."""
 
         def protocol() -> asyncio.Protocol:
-            return TimedConnection(self.config, self.server_state, self.lifespan.state)
+            return asgi_guard.TimedConnection(self.config, self.server_state, self.lifespan.state)
 
         connection.settimeout(0)
         with suppress(OSError):  # it has broken, or does not speak TLS
@@ -259,15 +252,17 @@ def run_http_server(
         if http.workers > 1:
             supervise(listening[0], http.workers)
             return
-    allow_many_files()
-    gate = Gate(application(address, settings, export_folders, offer, http), http.prefix)
+    asgi_guard.allow_many_files()
+    gate = asgi_guard.Gate(application(address, settings, export_folders, offer, http), http.prefix)
     serve(gate, listening, channel, ssl_certfile=http.tls_cert, ssl_keyfile=http.tls_key)
 
 
-def serve(gate: Gate, listening: list[socket.socket], channel: socket.socket | None = None, **tls: Any) -> None:
+def serve(
+    gate: asgi_guard.Gate, listening: list[socket.socket], channel: socket.socket | None = None, **tls: Any
+) -> None:
     """Serve an application until a signal arrives. `channel`: as in `DrainingServer`."""
     quiet: dict[str, Any] = {"ws": "none", "access_log": False, "log_config": None, "server_header": False}
-    config = uvicorn.Config(gate, http=TimedConnection, lifespan="on", **quiet, **tls)
+    config = uvicorn.Config(gate, http=asgi_guard.TimedConnection, lifespan="on", **quiet, **tls)
     asyncio.run(DrainingServer(config, gate, channel).serve(sockets=listening))
 
 
@@ -305,7 +300,7 @@ def listen(host: str, port: int) -> socket.socket:
     # Accepted connections inherit it. asyncio sets it only on sockets whose protocol it knows; without it, each answer
     # waits 40 ms for the client to acknowledge its headers.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    drop_who_never_reads(listening)
+    asgi_guard.drop_who_never_reads(listening)
     return listening
 
 
@@ -315,12 +310,12 @@ def application(
     export_folders: Sequence[Path],
     offer: ServerOptions,
     http: HttpOptions,
-) -> App:
+) -> asgi_guard.App:
     """Return the application. Raises ConfigurationError."""
     if http.data_dir is None:
         open_memory = partial(open_only, address, settings, export_folders, read_only=offer.read_only)
-        return http_app(create_server(open_memory, offer, over_http=OverHttp()), http, MAX_BODY)
-    app: App = extra("teams").team_application(address, settings, http.data_dir, offer, http)
+        return http_app(create_server(open_memory, offer, over_http=OverHttp()), http, asgi_guard.MAX_BODY)
+    app: asgi_guard.App = extra("teams").team_application(address, settings, http.data_dir, offer, http)
     return app
 
 

@@ -64,31 +64,19 @@ function Results({ question, version }) {
 const figure = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));
 
 function Result({ result, pattern }) {
-  if (result.memory_type === "memory_file") return html`<${FoundInFile} result=${result} pattern=${pattern} />`;
-  const path = result.path.replaceAll("#", "").replaceAll(" > ", " › ").trim();
+  const isFile = result.memory_type === "memory_file";
+  const path = isFile ? "" : result.path.replaceAll("#", "").replaceAll(" > ", " › ").trim();
+  const name = isFile ? result.path : nameOf({ ...result, title: result.title ?? path.split(" › ")[0] });
   return html`<li class="result">
     <${ScoreShown} score=${result.score} />
     <div>
-      <h2><${Glyph} kind=${result.memory_type} /> <${MemoryLink} id=${result.memory_id} dir="auto">${nameOf({ ...result, title: result.title ?? path.split(" › ")[0] })}<//>
+      <h2><${Glyph} kind=${result.memory_type} /> <a href=${pageOf(result)} dir="auto">${name}</a>
         ${result.match && html` <span class=${`badge ${result.match}`}>${MATCHES[result.match]}</span>`}
         ${(result.later ?? []).map(({ id }) => html` <${MemoryLink} id=${id} class="badge" title="Newer on this topic">may be outdated: see ${id}<//>`)}</h2>
       ${path.includes("›") && html`<p class="path" dir="auto">${path}</p>`}
       <p class="excerpt" dir="auto"><${Marked} text=${around(result.text, pattern)} pattern=${pattern} /></p>
-      <${Facts} memory=${result} />
-      <p class="facts">cosine ${figure(result.similarity)}${result.sources?.length === 1 && `, found by ${result.sources[0] === "keyword" ? "words" : "meaning"} only`}
-        </p>
-    </div>
-  </li>`;
-}
-
-function FoundInFile({ result, pattern }) {
-  return html`<li class="result">
-    <${ScoreShown} score=${result.score} />
-    <div>
-      <h2><${Glyph} kind="memory_file" /> <a href=${link("/file", { path: result.path })} dir="auto">${result.path}</a>
-        ${result.match && html` <span class=${`badge ${result.match}`}>${MATCHES[result.match]}</span>`}</h2>
-      <p class="excerpt" dir="auto"><${Marked} text=${around(result.text, pattern)} pattern=${pattern} /></p>
-      <p class="facts">Memory file · lines ${result.start_line} to ${result.end_line}</p>
+      ${isFile ? html`<p class="facts">Memory file · lines ${result.start_line} to ${result.end_line}</p>` : html`<${Facts} memory=${result} />
+      <p class="facts">cosine ${figure(result.similarity)}${result.sources?.length === 1 && `, found by ${result.sources[0] === "keyword" ? "words" : "meaning"} only`}</p>`}
     </div>
   </li>`;
 }
