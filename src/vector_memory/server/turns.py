@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import NamedTuple, ParamSpec, TypeVar
 
-from anyio import CapacityLimiter, sleep, sleep_forever
+from anyio import CapacityLimiter, sleep, sleep_forever, to_thread
 from anyio.lowlevel import RunVar
 from anyio.to_thread import run_sync
 
@@ -205,7 +205,7 @@ async def until_new(
     """
     give_up = time.monotonic() + seconds
     version = store.version()
-    answer = await run_sync(ask, since)
+    answer = await to_thread.run_sync(ask, since)
     waiting = of_loop(waiting_calls, partial(CapacityLimiter, MAX_WAITING))
     if answer.total_new or not waiting.available_tokens:
         return answer
@@ -215,7 +215,7 @@ async def until_new(
             await sleep(POLL_SECONDS)
             if (latest := store.version()) != version:
                 version = latest
-                answer = await run_sync(ask, answer.cursor)
+                answer = await to_thread.run_sync(ask, answer.cursor)
     return answer
 
 
@@ -227,7 +227,7 @@ async def stored(store: SessionMemoryStore, function: Callable[P, T], *args: P.a
     receipt = await in_writers_thread(function, *args, **kwargs)
     give_up, most = time.monotonic() + BACKLOG_SECONDS, store.settings.max_pending_vectors
     with suppress(VectorMemoryError):  # the text is stored in any case
-        while most and not _ends.get() and await run_sync(store.count_pending) > most:
+        while most and not _ends.get() and await to_thread.run_sync(store.count_pending) > most:
             if time.monotonic() >= give_up:
                 break
             await sleep(BACKLOG_POLL_SECONDS)

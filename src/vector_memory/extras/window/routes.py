@@ -30,7 +30,7 @@ from vector_memory.extras.window.page_state import Checkup, Deletions, ShownFile
 from vector_memory.files import FileMemory
 from vector_memory.files.memory import index_path
 from vector_memory.server.http.asgi_guard import App, Gate
-from vector_memory.server.http.serving import listen, serve
+from vector_memory.server.http.serving import listen, serve_app
 from vector_memory.settings import FileLocations, MemoryAddress, Settings
 from vector_memory.store import SessionMemoryStore
 
@@ -176,7 +176,7 @@ def run_ui(
         sys.stderr.write(f"The memory {address} is at\n  {link}\nThe link works once. Ctrl-C ends the page.\n")
         if opens:
             open_in_browser(link, Path(folder))
-        serve(Gate(guard), [listening])
+        serve_app(Gate(guard), [listening])
 
 
 def open_in_browser(link: str, folder: Path) -> None:

@@ -254,10 +254,10 @@ def run_http_server(
             return
     asgi_guard.allow_many_files()
     gate = asgi_guard.Gate(application(address, settings, export_folders, offer, http), http.prefix)
-    serve(gate, listening, channel, ssl_certfile=http.tls_cert, ssl_keyfile=http.tls_key)
+    serve_app(gate, listening, channel, ssl_certfile=http.tls_cert, ssl_keyfile=http.tls_key)
 
 
-def serve(
+def serve_app(
     gate: asgi_guard.Gate, listening: list[socket.socket], channel: socket.socket | None = None, **tls: Any
 ) -> None:
     """Serve an application until a signal arrives. `channel`: as in `DrainingServer`."""
