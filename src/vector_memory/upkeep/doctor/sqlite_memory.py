@@ -84,7 +84,15 @@ class SqliteMemory:
         return place_findings(self._path)
 
     def contents(self, *, deep: bool) -> list[Finding]:
-        return contents_findings(self._path, Indexer(self._model, self._settings), deep=deep)
+        """Return the findings about the file without changing it. A damaged file gets only a few checks."""
+        if not self._path.is_file():
+            advice = "The server creates it when it starts. If you expected one, check --database-path."
+            return [problem("file", f"There is no memory at {self._path}.", advice)]
+        indexer = Indexer(self._model, self._settings)
+        try:
+            return inspection.inspect(self._path, lambda connection: list(_findings(connection, indexer, deep=deep)))
+        except VectorMemoryError as error:
+            return [problem("file", f"The file cannot be read. {error}", ADVICE.restore)]
 
     def repair(self, wrong: set[str], on_progress: Progress | None) -> list[str]:
         done = []
@@ -133,22 +141,6 @@ def copied(salvaged: Salvaged, kept: Path) -> Iterator[str]:
     yield f"Copied {number} into a new file. The damaged one is kept as {kept.name}."
     if salvaged.lost:
         yield f"Lost, because the file does not contain it completely: {named(salvaged.lost)}."
-
-
-def contents_findings(path: Path, indexer: Indexer, *, deep: bool) -> list[Finding]:
-    """Return the findings about the file without changing it. A damaged file gets only a few checks."""
-    if not path.is_file():
-        return [
-            problem(
-                "file",
-                f"There is no memory at {path}.",
-                "The server creates it when it starts. If you expected one, check --database-path.",
-            )
-        ]
-    try:
-        return inspection.inspect(path, lambda connection: list(_findings(connection, indexer, deep=deep)))
-    except VectorMemoryError as error:
-        return [problem("file", f"The file cannot be read. {error}", ADVICE.restore)]
 
 
 def _findings(connection: Connection, indexer: Indexer, *, deep: bool) -> Iterator[Finding]:
