@@ -23,41 +23,31 @@ from vector_memory.storage.sqlite.salvage import Salvaged, misfiled_memories, sa
 from vector_memory.storage.sqlite.transactions import SqliteReader
 from vector_memory.upkeep.backfill import Progress
 from vector_memory.upkeep.backup import unused_name
+from vector_memory.upkeep.doctor import report
 from vector_memory.upkeep.doctor.agreement import Check, agreements, compute_missing, fault_of
 from vector_memory.upkeep.doctor.place import place_findings, remove_access_of_others, sqlite_findings
-from vector_memory.upkeep.doctor.report import (
-    Advice,
-    Finding,
-    Level,
-    checked,
-    fine,
-    first_names,
-    named,
-    problem,
-    warning,
-)
 from vector_memory.writing.indexer import Indexer
 from vector_memory.writing.links import links_of
 
 NOT_PRESENT = {
-    FileKind.EMPTY: warning("schema", "The file is empty.", "The server creates the tables when it starts."),
-    FileKind.ORIGINAL: warning(
+    FileKind.EMPTY: report.warning("schema", "The file is empty.", "The server creates the tables when it starts."),
+    FileKind.ORIGINAL: report.warning(
         "schema",
         "The file was written by the original server and has not been upgraded yet.",
         "The server upgrades it when it starts, and keeps a copy whose name ends in .before-upgrade.",
     ),
-    FileKind.DEVELOPMENT: problem("schema", "The file was written by a development version.", EXPORT_AND_IMPORT),
-    FileKind.NEWER: problem(
+    FileKind.DEVELOPMENT: report.problem("schema", "The file was written by a development version.", EXPORT_AND_IMPORT),
+    FileKind.NEWER: report.problem(
         "schema", "The file was written by a newer release of vector-memory.", "Upgrade vector-memory to open it."
     ),
-    FileKind.FOREIGN: problem(
+    FileKind.FOREIGN: report.problem(
         "schema", "The file is an SQLite database of another program.", "Choose another file with --database-path."
     ),
 }
 
 RESTORE_COMMAND = "`vector-memory restore SOURCE --overwrite`"
 
-ADVICE = Advice(
+ADVICE = report.Advice(
     "Stop all servers, then run `vector-memory doctor --fix`: it copies what can be read into a new file, and keeps "
     f"the damaged one. Or restore the latest backup: {RESTORE_COMMAND}.",
     f"Stop all servers, then restore the latest backup: {RESTORE_COMMAND}.",
@@ -77,22 +67,22 @@ class SqliteMemory:
         self._settings = settings
         self._model = model
 
-    def engine(self) -> Iterator[Finding]:
+    def engine(self) -> Iterator[report.Finding]:
         return sqlite_findings()
 
-    def place(self) -> Iterator[Finding]:
+    def place(self) -> Iterator[report.Finding]:
         return place_findings(self._path)
 
-    def contents(self, *, deep: bool) -> list[Finding]:
+    def contents(self, *, deep: bool) -> list[report.Finding]:
         """Return the findings about the file without changing it. A damaged file gets only a few checks."""
         if not self._path.is_file():
             advice = "The server creates it when it starts. If you expected one, check --database-path."
-            return [problem("file", f"There is no memory at {self._path}.", advice)]
+            return [report.problem("file", f"There is no memory at {self._path}.", advice)]
         indexer = Indexer(self._model, self._settings)
         try:
             return inspection.inspect(self._path, lambda connection: list(_findings(connection, indexer, deep=deep)))
         except VectorMemoryError as error:
-            return [problem("file", f"The file cannot be read. {error}", ADVICE.restore)]
+            return [report.problem("file", f"The file cannot be read. {error}", ADVICE.restore)]
 
     def repair(self, wrong: set[str], on_progress: Progress | None) -> list[str]:
         done = []
@@ -140,47 +130,51 @@ def copied(salvaged: Salvaged, kept: Path) -> Iterator[str]:
     number = counted(salvaged.copied, "memory", "memories")
     yield f"Copied {number} into a new file. The damaged one is kept as {kept.name}."
     if salvaged.lost:
-        yield f"Lost, because the file does not contain it completely: {named(salvaged.lost)}."
+        yield f"Lost, because the file does not contain it completely: {report.named(salvaged.lost)}."
 
 
-def _findings(connection: Connection, indexer: Indexer, *, deep: bool) -> Iterator[Finding]:
+def _findings(connection: Connection, indexer: Indexer, *, deep: bool) -> Iterator[report.Finding]:
     kind = inspection.file_kind(connection)
     length = inspection.database_bytes(connection)
-    yield fine("file", f"The file is readable; its size is {length / 1e6:,.1f} MB.")
-    yield NOT_PRESENT.get(kind) or fine("schema", "The file has the format of this release.")
+    yield report.fine("file", f"The file is readable; its size is {length / 1e6:,.1f} MB.")
+    yield NOT_PRESENT.get(kind) or report.fine("schema", "The file has the format of this release.")
     yield (found := integrity(connection, kind))
-    if kind == FileKind.PRESENT and found.state == Level.OK:
+    if kind == FileKind.PRESENT and found.state == report.Level.OK:
         yield (found := tables(connection))
-        if found.state == Level.OK:
+        if found.state == report.Level.OK:
             reader = SqliteReader(connection)
             own: dict[str, Check] = {
                 "erasure": lambda: [erasure(connection)],
-                "references": lambda: [checked("references", first_names(unsound_tables(connection)), ADVICE)],
+                "references": lambda: [
+                    report.checked("references", report.first_names(unsound_tables(connection)), ADVICE)
+                ],
             }
             if deep:
-                own["index"] = lambda: [checked("index", misfiled_memories(connection), ADVICE)]
+                own["index"] = lambda: [report.checked("index", misfiled_memories(connection), ADVICE)]
             yield from agreements(reader, indexer, translated_errors, ADVICE, deep=deep, other=own)
 
 
-def erasure(connection: Connection) -> Finding:
+def erasure(connection: Connection) -> report.Finding:
     """Check that no deleted bytes wait to be erased. Opening the file erases them, which is what --fix does."""
     if unerased(connection) is None:
-        return fine("erasure", "All deleted bytes were erased.")
+        return report.fine("erasure", "All deleted bytes were erased.")
     message = "Deleted bytes may still be in the write-ahead log: something was reading when they were deleted."
     advice = "End long-running readers (backups, other programs), or close all clients, then run `doctor --fix`."
-    return Finding("erasure", Level.WARNING, message, advice, fixable=True)
+    return report.Finding("erasure", report.Level.WARNING, message, advice, fixable=True)
 
 
-def tables(connection: Connection) -> Finding:
+def tables(connection: Connection) -> report.Finding:
     """Check that tables, indexes and triggers are those of this release."""
     names = sorted(altered_in(connection))
     if not names and is_record_wrong(connection):
         names = ["schema_migrations"]
-    return checked("tables", first_names(names), ADVICE)
+    return report.checked("tables", report.first_names(names), ADVICE)
 
 
-def integrity(connection: Connection, kind: FileKind) -> Finding:
+def integrity(connection: Connection, kind: FileKind) -> report.Finding:
     """Run SQLite's integrity check, which compares values with the types of their columns too."""
     lines = inspection.damage(connection)
-    found = checked("integrity", f"{counted(len(lines), 'place')}; the first is: {lines[0]}" if lines else "", ADVICE)
+    found = report.checked(
+        "integrity", f"{counted(len(lines), 'place')}; the first is: {lines[0]}" if lines else "", ADVICE
+    )
     return found if kind == FileKind.PRESENT else replace(found, fixable=False)
