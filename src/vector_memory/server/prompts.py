@@ -48,7 +48,7 @@ class MemoryPrompt(FunctionPrompt):
             limit = longest_answer({}) // 2
             if sum(map(value_size, given.values())) > limit:
                 raise ValidationError(f"The arguments of {self.name} are too long: send at most {limit:,} bytes.")
-        return await super().render(given)
+            return await super().render(given)
 
 
 def add_prompts(server: FastMCP, *, read_only: bool) -> None:
@@ -71,8 +71,7 @@ def start_session(session_id: str, task: str) -> str:
         session_id: A name for the session; all its agents use the same one
         task: The task, in the user's words
     """
-    with protocol_errors("start_session"):
-        name = quoted_name(session_id, "session_id")
+    name = quoted_name(session_id, "session_id")
     return f"""\
 You are the main agent of session {name}. Record its progress with the tools of this server, so that other agents, \
 and you after a restart, can continue from there.
@@ -104,11 +103,10 @@ def hand_over(  # noqa: D417 - nobody who asks for a prompt sees the store
         task: What the sub-agent should do
         task_code: A label for the task, to filter by
     """
-    with protocol_errors("hand_over"):
-        session, agent = quoted_name(session_id, "session_id"), quoted_name(agent_id, "agent_id")
-        # The session may be new, and this its first task.
-        is_new = not store.get_session_stats(session_id).total_memories
-        held = None if is_new else overview(store, session_id, SHOWN, budget_of(store).part(2))
+    session, agent = quoted_name(session_id, "session_id"), quoted_name(agent_id, "agent_id")
+    # The session may be new, and this its first task.
+    is_new = not store.get_session_stats(session_id).total_memories
+    held = None if is_new else overview(store, session_id, SHOWN, budget_of(store).part(2))
     iteration = held.latest_iteration if held else 1
     label = f", task_code {json.dumps(task_code, ensure_ascii=False)}" if task_code else ""
     return [
@@ -142,10 +140,9 @@ def continue_session(  # noqa: D417 - the same
         session_id: The session to continue
         session_iter: Its iteration, such as 2 or v2; default: the latest
     """
-    with protocol_errors("continue_session"):
-        session = quoted_name(session_id, "session_id")
-        held = overview(store, session_id, SHOWN, budget_of(store).part(2))
-        iteration = parse_iteration(session_iter) if session_iter else held.latest_iteration
+    session = quoted_name(session_id, "session_id")
+    held = overview(store, session_id, SHOWN, budget_of(store).part(2))
+    iteration = parse_iteration(session_iter) if session_iter else held.latest_iteration
     return [
         Message(f"""\
 Continue session {session}, iteration {iteration}: you, or another agent, worked on it before.
@@ -170,8 +167,7 @@ def write_report(session_id: str, agent_id: str, subject: str = "") -> str:
         agent_id: The name of the agent that writes it
         subject: What the report is about
     """
-    with protocol_errors("write_report"):
-        session, agent = quoted_name(session_id, "session_id"), quoted_name(agent_id, "agent_id")
+    session, agent = quoted_name(session_id, "session_id"), quoted_name(agent_id, "agent_id")
     about = f" on {json.dumps(subject, ensure_ascii=False)}" if subject else ""
     return f"""\
 Write a report{about} and store it with store_report: agent_id {agent}, session_id {session}, the current \
