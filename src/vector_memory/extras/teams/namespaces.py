@@ -284,10 +284,7 @@ class Moved(NamedTuple):
 
 
 def move(
-    source: Registry,
-    target: Registry,
-    name: str,
-    shown: Callable[[str], AbstractContextManager[Progress]],
+    source: Registry, target: Registry, name: str, shown: Callable[[str], AbstractContextManager[Progress]]
 ) -> Moved:
     """Move a namespace. After a failure, repeat the call.
 

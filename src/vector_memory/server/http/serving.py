@@ -305,11 +305,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def application(
-    address: MemoryAddress,
-    settings: Settings,
-    export_folders: Sequence[Path],
-    offer: ServerOptions,
-    http: HttpOptions,
+    address: MemoryAddress, settings: Settings, export_folders: Sequence[Path], offer: ServerOptions, http: HttpOptions
 ) -> asgi_guard.App:
     """Return the application. Raises ConfigurationError."""
     if http.data_dir is None:

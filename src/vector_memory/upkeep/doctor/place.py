@@ -47,14 +47,11 @@ def file_system_finding(path: Path) -> Finding:
     """Check that the file is on a local file system."""
     kind = filesystem.file_system(path)
     if filesystem.is_shared(kind):
-        return problem(
-            "file-system",
-            f"The memory is on a file system that several machines share ({kind}), where processes can damage it.",
-            "Move it to a local disk: stop all servers, copy it with `vector-memory backup`, and use the copy.",
-        )
-    return fine(
-        "file-system", f"The file system ({kind}) is local." if kind else "The type of the file system is unknown."
-    )
+        message = f"The memory is on a file system that several machines share ({kind}), where processes can damage it."
+        advice = "Move it to a local disk: stop all servers, copy it with `vector-memory backup`, and use the copy."
+        return problem("file-system", message, advice)
+    known = f"The file system ({kind}) is local." if kind else "The type of the file system is unknown."
+    return fine("file-system", known)
 
 
 def free_space(path: Path) -> Finding:
@@ -74,12 +71,9 @@ def free_space(path: Path) -> Finding:
 def permissions(path: Path) -> Finding:
     """Check that this user can write to the memory, and that others can neither read nor replace it."""
     if not is_writable(path):
-        return warning(
-            "permissions",
-            f"You can read the memory, but not write to it: {with_mode(path)} and its folder {with_mode(path.parent)} "
-            "have to be writable.",
-            "Use it with `serve --read-only`, or store as a user who may write there.",
-        )
+        needed = f"{with_mode(path)} and its folder {with_mode(path.parent)} have to be writable"
+        advice = "Use it with `serve --read-only`, or store as a user who may write there."
+        return warning("permissions", f"You can read the memory, but not write to it: {needed}.", advice)
     names = [with_mode(place) for place in exposed(path)]
     if not names:
         folder = f"; others may enter its folder {with_mode(path.parent)}" if mode_of(path.parent) & OTHERS else ""
@@ -125,19 +119,14 @@ def log_size(path: Path) -> Finding:
         return problem("log", "The file and its write-ahead log were separated.", str(error))
     log = filesystem.log_of(path)
     length = log.stat().st_size if log.exists() else 0
+    size = f"The size of the write-ahead log is {readable_size(length)}"
     if length <= LARGE_LOG:
-        return fine(
-            "log",
-            f"The size of the write-ahead log is {readable_size(length)}."
-            if length
-            else "The write-ahead log is empty.",
-        )
-    return warning(
-        "log",
-        f"The size of the write-ahead log is {readable_size(length)}, which makes reading slow.",
+        return fine("log", f"{size}." if length else "The write-ahead log is empty.")
+    advice = (
         "End long-running readers (backups, other programs), or close all clients. The next store, or closing the last "
-        "client, shortens the log.",
+        "client, shortens the log."
     )
+    return warning("log", f"{size}, which makes reading slow.", advice)
 
 
 def readable_size(number: int) -> str:
@@ -163,9 +152,7 @@ def outbox_finding(address: MemoryAddress) -> Finding:
     found = [(outbox, contents) for outbox, contents in looked_at if contents.waiting or contents.refused]
     if not found:
         return fine(OUTBOX, "No text from hooks or relays is waiting to be stored.")
-    sentences = [
-        f"For {outbox.target}, in {outbox.folder}: {_contents_in_words(contents)}" for outbox, contents in found
-    ]
+    sentences = [f"For {box.target}, in {box.folder}: {_contents_in_words(contents)}" for box, contents in found]
     is_refused = any(contents.refused for _, contents in found)
     advice = f"{ADVICE} {AND_SET_ASIDE}" if is_refused else ADVICE
     return Finding(OUTBOX, Level.WARNING, "\n".join(sentences), advice, fixable=is_refused)
@@ -283,11 +270,8 @@ def token_counter(model: EmbeddingModel) -> Finding:
     usable = model.is_ready
     name = find_token_counter((lambda text: len(model.token_spans(text))) if usable else None).name
     if name == "estimate":
-        return warning(
-            "tokens",
-            "Tokens are estimated from the length of a text, so the sizes of chunks are only approximate.",
-            "Run `vector-memory fetch-model`, which also downloads the token table.",
-        )
+        message = "Tokens are estimated from the length of a text, so the sizes of chunks are only approximate."
+        return warning("tokens", message, "Run `vector-memory fetch-model`, which also downloads the token table.")
     means = "with cl100k_base" if name == "cl100k_base" else "with the model's tokenizer: cl100k_base is not on disk"
     return fine("tokens", f"Tokens are counted {means}.")
 
@@ -338,9 +322,8 @@ def finding_about(root: Path, own: Sequence[PurePath]) -> Finding:
     branches = other_branches_with(root, own)
     if tracked:
         command = shlex.join(["git", "-C", str(root), *REMOVING, *owners(tracked, own)])
-        there = (
-            f" It is also on other branches: {first_names(branches)}. {how_to_clean_branches(own)}" if branches else ""
-        )
+        also = f" It is also on other branches: {first_names(branches)}. {how_to_clean_branches(own)}"
+        there = also if branches else ""
         return problem(
             "git",
             f"Git tracks {first_names(tracked)}: switching branches can overwrite the memory, and whoever clones the "
