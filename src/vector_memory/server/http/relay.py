@@ -159,13 +159,8 @@ class Relay(Middleware):
         with protocol_errors("resources/read"):
             async with self._remote.client() as client:
                 found = await client.read_resource(context.message.uri)
-        return ResourceResult(
-            [
-                ResourceContent(one.text, mime_type=one.mime_type)
-                for one in found
-                if isinstance(one, mcp_types.TextResourceContents)
-            ]
-        )
+        texts = [one for one in found if isinstance(one, mcp_types.TextResourceContents)]
+        return ResourceResult([ResourceContent(one.text, mime_type=one.mime_type) for one in texts])
 
     async def on_get_prompt(
         self, context: MiddlewareContext[mcp_types.GetPromptRequestParams], call_next: CallNext[Any, Any]

@@ -15,10 +15,6 @@ from vector_memory.server.current_store import SessionMemoryStore
 from vector_memory.server.tools import params
 from vector_memory.server.turns import in_writers_thread, stored
 
-COMMON: params.Parameters = {"store": (params.Store,), "on_progress": (params.OnProgress,)}
-TEXT: params.Parameters = {**COMMON, "content": (params.Content,)}
-DOCUMENT: params.Parameters = {**COMMON, "content": (params.Document,)}
-
 BY_AGENT: params.Parameters = {
     **params.STORED,
     "ttl_days": (params.TtlDays, None),
@@ -29,79 +25,56 @@ BY_AGENT: params.Parameters = {
 PLACE: params.Parameters = {name: params.STORED[name] for name in ("session_id", "session_iter")}
 BY_MAIN_AGENT: params.Parameters = {**PLACE, **BY_AGENT, "agent_id": (params.STORED["agent_id"][0], MAIN_AGENT)}
 
+COMMON: params.Parameters = {"store": (params.Store,), "on_progress": (params.OnProgress,)}
+TEXT: params.Parameters = {**COMMON, "content": (params.Content,), **BY_AGENT}
+DOCUMENT: params.Parameters = {**COMMON, "content": (params.Document,), **BY_AGENT}
+OF_MAIN_AGENT: params.Parameters = {**COMMON, "content": (params.Content,), **BY_MAIN_AGENT}
+OBSERVATION = {**TEXT, "parent_report_id": (params.ReportId, None), "corrects": (params.Corrects, False)}
+ENTRY: params.Parameters = {
+    **COMMON,
+    "title": (Annotated[str, Field(description="Title")],),
+    "content": (params.Document,),
+    "agent_id": params.STORED["agent_id"],
+    "category": params.optional(FieldType.TEXT, f"Default {DEFAULT_CATEGORY}"),
+    **params.all_but(BY_AGENT, *PLACE, "task_code", "title"),
+}
 
-def storing(
-    kind: MemoryKind,
-    description: str,
-    parameters: params.Parameters,
-    hint: str,
-    *,
-    title: str = "",
-    always: bool = False,
-) -> Callable[..., Any]:
+HINTS = {
+    MemoryKind.SESSION_CONTEXT: "save memory, session state, checkpoint, hand over",
+    MemoryKind.INPUT_PROMPT: "save memory, user prompt, request",
+    MemoryKind.SYSTEM_MEMORY: "remember, save memory, command, configuration, how to run",
+    MemoryKind.REPORT: "remember this, save memory, note, finding, result, summary of work",
+    MemoryKind.REPORT_OBSERVATION: "correct, add to report, save memory",
+    MemoryKind.WORKING_MEMORY: "remember, save memory, note, interim finding, progress",
+    MemoryKind.KNOWLEDGE_BASE: "remember this, save memory, lasting fact, convention, decision, lesson",
+}
+
+
+def storing(kind: MemoryKind, parameters: params.Parameters, description: str) -> Callable[..., Any]:
     """Return the tool that stores memories of a kind."""
 
     async def store(*, store: SessionMemoryStore, content: str, **facts: Any) -> StoreMemoryResult:
         return await stored(store, store.store_memory, kind, content, **facts)
 
-    title = title or f"Store {kind.replace('_', ' ')}"
-    return params.declared(
-        store, f"store_{kind}", title, description, parameters, params.STORES, params.found_by(hint, always=always)
-    )
+    title = f"Store {kind.replace('_', ' ')}{' entry' if kind is MemoryKind.KNOWLEDGE_BASE else ''}"
+    found_by = params.found_by(HINTS[kind], always=kind is MemoryKind.REPORT)
+    return params.declared(store, f"store_{kind}", title, description, parameters, params.STORES, found_by)
 
 
 TOOLS = (
     storing(
         MemoryKind.SESSION_CONTEXT,
+        OF_MAIN_AGENT,
         "Save a session's state (goal, decisions, next steps) to continue from later. For the main agent.",
-        {**TEXT, **BY_MAIN_AGENT},
-        "save memory, session state, checkpoint, hand over",
     ),
+    storing(MemoryKind.INPUT_PROMPT, OF_MAIN_AGENT, "Save a user's prompt word for word. For the main agent."),
+    storing(MemoryKind.SYSTEM_MEMORY, TEXT, "Save commands, configuration, endpoints or scripts for reuse."),
+    storing(MemoryKind.REPORT, DOCUMENT, "Save finished findings. Long texts are fine."),
+    storing(MemoryKind.REPORT_OBSERVATION, OBSERVATION, "Save a correction or addition to a report."),
     storing(
-        MemoryKind.INPUT_PROMPT,
-        "Save a user's prompt word for word. For the main agent.",
-        {**TEXT, **BY_MAIN_AGENT},
-        "save memory, user prompt, request",
+        MemoryKind.WORKING_MEMORY, DOCUMENT, "Save interim findings during a task. Save finished findings as a report."
     ),
-    storing(
-        MemoryKind.SYSTEM_MEMORY,
-        "Save commands, configuration, endpoints or scripts for reuse.",
-        {**TEXT, **BY_AGENT},
-        "remember, save memory, command, configuration, how to run",
-    ),
-    storing(
-        MemoryKind.REPORT,
-        "Save finished findings. Long texts are fine.",
-        {**DOCUMENT, **BY_AGENT},
-        "remember this, save memory, note, finding, result, summary of work",
-        always=True,
-    ),
-    storing(
-        MemoryKind.REPORT_OBSERVATION,
-        "Save a correction or addition to a report.",
-        {**TEXT, **BY_AGENT, "parent_report_id": (params.ReportId, None), "corrects": (params.Corrects, False)},
-        "correct, add to report, save memory",
-    ),
-    storing(
-        MemoryKind.WORKING_MEMORY,
-        "Save interim findings during a task. Save finished findings as a report.",
-        {**DOCUMENT, **BY_AGENT},
-        "remember, save memory, note, interim finding, progress",
-    ),
-    storing(
-        MemoryKind.KNOWLEDGE_BASE,
-        "Save knowledge for all sessions and agents.",
-        {
-            **COMMON,
-            "title": (Annotated[str, Field(description="Title")],),
-            "content": (params.Document,),
-            "agent_id": params.STORED["agent_id"],
-            "category": params.optional(FieldType.TEXT, f"Default {DEFAULT_CATEGORY}"),
-            **params.all_but(BY_AGENT, *PLACE, "task_code", "title"),
-        },
-        "remember this, save memory, lasting fact, convention, decision, lesson",
-        title="Store knowledge base entry",
-    ),
+    storing(MemoryKind.KNOWLEDGE_BASE, ENTRY, "Save knowledge for all sessions and agents."),
 )
 
 
