@@ -20,16 +20,7 @@ from vector_memory.reading.documents import Documents
 from vector_memory.search import Search
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.records import Memory
-from vector_memory.tagged.tags import (
-    ALL_TAGGED,
-    CATEGORIES,
-    MAX_TAGS_PER_NOTE,
-    OTHER,
-    STORED_TAGGED,
-    RefusedTag,
-    accept_tags,
-    weight,
-)
+from vector_memory.tagged import tags as rules
 from vector_memory.tagged.vocabulary import ComputedVectors, Vocabulary
 from vector_memory.writing.deletion import MAX_DAYS, Deletion, older_than, oldest_ends
 from vector_memory.writing.writer import MemoryWriter, StoredMemory, supersedes_message
@@ -84,7 +75,7 @@ class TaggedMemories:
         MemoryStorageError if the limit is reached, ValidationError.
         """
         validation.check_text("content", content, validation.MAX_NOTE)
-        accepted, refused = accept_tags(self._writer.kept(list(tag_list(tags))))
+        accepted, refused = rules.accept_tags(self._writer.kept(list(tag_list(tags))))
         filed, doubt = self._category_for(category)
         computed = self._vocabulary.vectors_for(accepted)
         forms: dict[str, str] = {}
@@ -98,7 +89,7 @@ class TaggedMemories:
             kind=MemoryKind.TAGGED,
             agent_id=SHARED_AGENT,
             content=content,
-            metadata={"category": filed or OTHER},
+            metadata={"category": filed or rules.OTHER},
             supersedes=validation.parse_ids("supersedes", supersedes),
             ttl_days=ttl_days,
             expires_at=check_lifetime(ttl_days, expires_at),
@@ -115,7 +106,7 @@ class TaggedMemories:
         error: errors.DuplicateMemoryError,
         tags: Sequence[str],
         computed: ComputedVectors,
-        refused: Sequence[RefusedTag],
+        refused: Sequence[rules.RefusedTag],
     ) -> answers.StoreTaggedResult:
         """Add the tags that the note of a DuplicateMemoryError lacks; raise the error if it lacks none or is gone."""
         meant, now = self._vocabulary.look_up(tags), utc_now()
@@ -124,11 +115,11 @@ class TaggedMemories:
             lacking = [] if note is None else [tag for tag in tags if meant[tag] not in note.tags]
             if note is None or not lacking:
                 raise error
-            room = MAX_TAGS_PER_NOTE - len(note.tags)
+            room = rules.MAX_TAGS_PER_NOTE - len(note.tags)
             forms = self._vocabulary.adopt(writer, lacking[:room], computed, now)
             after = [*note.tags, *(form for form in dict.fromkeys(forms.values()) if form not in note.tags)]
             writer.set_tags(note.id, after, now)
-        full = [RefusedTag(tag, f"a memory has at most {MAX_TAGS_PER_NOTE} tags") for tag in lacking[room:]]
+        full = [rules.RefusedTag(tag, f"a memory has at most {rules.MAX_TAGS_PER_NOTE} tags") for tag in lacking[room:]]
         return tagged_again(note, after, forms, [*refused, *full])
 
     def search(
@@ -167,12 +158,12 @@ class TaggedMemories:
     ) -> "TaggedFilters":
         """Return the filters of a search. Raises ValidationError."""
         sent = self._writer.kept(list(tag_list(tags)))
-        accepted, refused = accept_tags(sent)
+        accepted, refused = rules.accept_tags(sent)
         forms = self._vocabulary.look_up(accepted)
         wanted = tuple(dict.fromkeys(forms.values())) or (NO_TAG if sent else ())
         filed, doubt = self._category_for(category)
-        scope = replace(ALL_TAGGED, category=filed, tags=wanted, **window)
-        messages = [f"Searched in {OTHER}: {doubt}"] if doubt else []
+        scope = replace(rules.ALL_TAGGED, category=filed, tags=wanted, **window)
+        messages = [f"Searched in {rules.OTHER}: {doubt}"] if doubt else []
         messages += merged_tags_messages(forms)
         messages += [f'No memory has the tag "{tag}": {reason}.' for tag, reason in refused]
         return TaggedFilters(scope, messages)
@@ -182,7 +173,7 @@ class TaggedMemories:
     ) -> answers.RecentTaggedResult:
         """Return the newest notes, optionally from a time window, up to `limit` (1-50) after `offset` or a `cursor`."""
         page = Page.of_notes(limit, offset, cursor=cursor)
-        scope = replace(ALL_TAGGED, **window)
+        scope = replace(rules.ALL_TAGGED, **window)
         found = self._coarse.scoped(scope, page)
         return answers.RecentTaggedResult(
             results=[tagged(memory) for memory in found.results],
@@ -211,11 +202,11 @@ class TaggedMemories:
         """Return the number of notes, by category and of the last 7 days, and how much of the limit they use."""
         since = (datetime.now(UTC) - timedelta(days=RECENT_DAYS)).isoformat(timespec="microseconds")
         with self._storage.read() as reader:
-            total = reader.memories.count(STORED_TAGGED)
-            unindexed = reader.memories.count(STORED_TAGGED, without_vectors=True)
-            unindexed -= reader.vectors.pending(STORED_TAGGED).memories
-            stored = reader.memories.count_by(STORED_TAGGED, "category")
-            recent = reader.memories.count(STORED_TAGGED, since=since)
+            total = reader.memories.count(rules.STORED_TAGGED)
+            unindexed = reader.memories.count(rules.STORED_TAGGED, without_vectors=True)
+            unindexed -= reader.vectors.pending(rules.STORED_TAGGED).memories
+            stored = reader.memories.count_by(rules.STORED_TAGGED, "category")
+            recent = reader.memories.count(rules.STORED_TAGGED, since=since)
             size = reader.sessions.statistics().database_bytes
         categories: Counter[str] = Counter()
         for category, count in stored.items():
@@ -243,14 +234,14 @@ class TaggedMemories:
         validation.check_range("days_old", days_old, 0, MAX_DAYS)
         validation.check_range("max_to_keep", max_to_keep, 0, MAX_KEPT)
         with self._storage.read() as reader:
-            total = reader.memories.count(STORED_TAGGED)
+            total = reader.memories.count(rules.STORED_TAGGED)
             old = reader.memories.expendable(older_than(days_old, MemoryKind.TAGGED))
             surplus = oldest_ends(reader, old)[: max(0, total - max_to_keep)]
         deleted, left = len(surplus), total - len(surplus)
         if surplus and not dry_run:
             deleted, _ = self._deletion.delete_all(memory.id for memory in surplus)
             # Other processes may have stored and deleted notes in the meantime.
-            left = self._count(STORED_TAGGED)
+            left = self._count(rules.STORED_TAGGED)
         return answers.ClearResult(
             deleted_count=deleted, remaining_count=left, message=clearing_message(deleted, left, days_old, max_to_keep)
         )
@@ -265,9 +256,9 @@ class TaggedMemories:
         try:
             category = self._vocabulary.category(str(word))
         except errors.EmbeddingUnavailableError as error:
-            return OTHER, f"without a model, only the names of categories are recognized. {error}"
-        doubt = f"the category sent is not close to any of {', '.join(CATEGORIES)}."
-        return category or OTHER, None if category else doubt
+            return rules.OTHER, f"without a model, only the names of categories are recognized. {error}"
+        doubt = f"the category sent is not close to any of {', '.join(rules.CATEGORIES)}."
+        return category or rules.OTHER, None if category else doubt
 
     def _existing(self, memory_id: str | int) -> int:
         """Return the id of an existing note. Raises NotFoundError."""
@@ -289,7 +280,7 @@ class TaggedMemories:
             return reader.memories.count(scope)
 
     def _require_room(self, reader: Reader) -> None:
-        if reader.memories.count(STORED_TAGGED) >= self._limit:
+        if reader.memories.count(rules.STORED_TAGGED) >= self._limit:
             raise errors.MemoryStorageError(
                 f"Memory limit reached ({self._limit:,}). Run clear_old_memories with a smaller max_to_keep, or raise "
                 "VECTOR_MEMORY_MEMORY_LIMIT. Nothing was stored."
@@ -309,9 +300,9 @@ def tag_list(tags: Sequence[str] | None) -> Sequence[str]:
         return ()
     if not isinstance(tags, list | tuple) or not all(isinstance(tag, str) for tag in tags):
         raise errors.ValidationError('tags must be a list of strings, for example ["laravel", "module:billing"].')
-    if len(tags) > MAX_TAGS_PER_NOTE:
+    if len(tags) > rules.MAX_TAGS_PER_NOTE:
         raise errors.ValidationError(
-            f"tags has {len(tags):,} entries: send at most {MAX_TAGS_PER_NOTE}; three to five are best."
+            f"tags has {len(tags):,} entries: send at most {rules.MAX_TAGS_PER_NOTE}; three to five are best."
         )
     return tags
 
@@ -326,7 +317,7 @@ WARNING_USAGE, CRITICAL_USAGE = 80.0, 95.0
 
 
 def tagged_receipt(
-    stored: StoredMemory, forms: Mapping[str, str], refused: Sequence[RefusedTag], doubt: str | None
+    stored: StoredMemory, forms: Mapping[str, str], refused: Sequence[rules.RefusedTag], doubt: str | None
 ) -> answers.StoreTaggedResult:
     """Return what was stored, under which category and tags, and which tags were refused."""
     memory = stored.memory
@@ -334,7 +325,7 @@ def tagged_receipt(
     if memory.supersedes:
         messages.append(supersedes_message(memory))
     if doubt:
-        messages.append(f"Stored as {OTHER}: {doubt}")
+        messages.append(f"Stored as {rules.OTHER}: {doubt}")
     messages += tags_messages(forms, refused)
     if stored.problem:
         messages.append(f"Not yet searchable by meaning. {stored.problem}")
@@ -352,7 +343,7 @@ def tagged_receipt(
 
 
 def tagged_again(
-    note: Memory, tags: Sequence[str], forms: Mapping[str, str], refused: Sequence[RefusedTag]
+    note: Memory, tags: Sequence[str], forms: Mapping[str, str], refused: Sequence[rules.RefusedTag]
 ) -> answers.StoreTaggedResult:
     """Return a note that was stored before, with the tags that it has now."""
     added = ", ".join(tag for tag in tags if tag not in note.tags)
@@ -368,7 +359,7 @@ def tagged_again(
     )
 
 
-def tags_messages(forms: Mapping[str, str], refused: Sequence[RefusedTag]) -> list[str]:
+def tags_messages(forms: Mapping[str, str], refused: Sequence[rules.RefusedTag]) -> list[str]:
     """Say which tags were replaced or refused, and why."""
     return merged_tags_messages(forms) + [f'The tag "{tag}" was not stored: {reason}.' for tag, reason in refused]
 
@@ -388,7 +379,7 @@ def tagged(memory: MemoryEntry) -> answers.TaggedMemory:
 
 def shown_category(stored: object) -> str:
     """Return the category to show for a stored value, which may be anything in an imported memory."""
-    return next((category for category in CATEGORIES if category == stored), OTHER)
+    return next((category for category in rules.CATEGORIES if category == stored), rules.OTHER)
 
 
 def found_tagged(memory: FoundMemory) -> answers.FoundTagged:
@@ -456,7 +447,7 @@ class TagListing:
     def unique(self, offset: int = 0) -> answers.UniqueTagsResult:
         """Return the tags in use, in alphabetical order."""
         with self._storage.read() as reader:
-            tags = [TagEntry(tag=tag) for tag in reader.memories.count_by(ALL_TAGGED, "tag")]
+            tags = [TagEntry(tag=tag) for tag in reader.memories.count_by(rules.ALL_TAGGED, "tag")]
         return self._fitting(
             tags, offset, lambda shown, rest: answers.UniqueTagsResult(tags=[one.tag for one in shown], **rest)
         )
@@ -479,7 +470,7 @@ class TagListing:
         """Return the weight of each canonical tag, lowest (most frequent) first."""
 
         def answer(shown: list[answers.CanonicalTagEntry], rest: dict[str, Any]) -> answers.TagWeightsResult:
-            return answers.TagWeightsResult(weights={one.tag: weight(one.frequency) for one in shown}, **rest)
+            return answers.TagWeightsResult(weights={one.tag: rules.weight(one.frequency) for one in shown}, **rest)
 
         return self._fitting(self._canonical(), offset, answer)
 
