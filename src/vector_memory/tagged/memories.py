@@ -385,10 +385,9 @@ def shown_category(stored: object) -> str:
 def found_tagged(memory: FoundMemory) -> answers.FoundTagged:
     """Return a search result as this family's results show it."""
     distance = None if memory.similarity is None else 1 - memory.similarity
-    own = memory.model_dump(include=answers.FoundTagged.model_fields.keys() - answers.TaggedMemory.model_fields.keys())
-    return answers.FoundTagged(
-        **tagged(memory).model_dump(), **own | {"score": memory.score or 0.0, "distance": distance}
-    )
+    known = answers.TaggedMemory.model_fields.keys() | {"score", "distance"}
+    own = {name: getattr(memory, name) for name in answers.FoundTagged.model_fields.keys() - known}
+    return answers.FoundTagged(**tagged(memory).model_dump(), **own, score=memory.score or 0.0, distance=distance)
 
 
 def health_of(usage: float, unindexed: int) -> answers.Health:
