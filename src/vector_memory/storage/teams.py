@@ -14,6 +14,30 @@ Fields = Mapping[str, Any]
 
 KEY_BYTES = 32
 
+TABLES = """
+create table if not exists server_key (
+    id {single} primary key check (id = 1),
+    key {bytes} not null
+){options};
+create table if not exists namespaces (
+    name {text} primary key,
+    memories {id},
+    megabytes {id},
+    calls_per_minute {id}
+){keyed};
+create table if not exists tokens (
+    name {text} primary key,
+    namespace {text} not null,
+    permission text not null,
+    sha256 text not null unique,
+    created_at {real} not null,
+    expires_at {real},
+    sessions {texts},
+    agent_id text
+){keyed};
+"""
+"""Each engine fills in its types, as in `storage.queries.tables`."""
+
 
 class Sizes(NamedTuple):
     """How much a namespace takes, in bytes. `log_bytes`: of its own write-ahead log, if it has one."""

@@ -1,7 +1,9 @@
 """SQL for PostgreSQL: its fragments."""
 
+import re
 from functools import lru_cache
 
+from vector_memory.extras.postgres.schema import TABLES
 from vector_memory.storage.connection import UNLIMITED_FRAGMENTS, Fragment
 
 DIALECT = UNLIMITED_FRAGMENTS | {
@@ -55,49 +57,11 @@ DIALECT = UNLIMITED_FRAGMENTS | {
 }
 """What `storage.connection` calls fragments."""
 
-COLUMNS = {
-    "keyword_blocks": {
-        "id": "bigint",
-        "kind": "text",
-        "units": "integer",
-        "rules": "integer",
-        "memory_ids": "bytea",
-        "sizes": "bytea",
-        "unit_ids": "bytea",
-        "lengths": "bytea",
-    },
-    "later_links": {"older_id": "bigint", "newer_id": "bigint", "evidence": "double precision"},
-    "keyword_memories": {"memory_id": "bigint", "block_id": "bigint"},
-    "keyword_postings": {"id": "bigint", "postings": "bytea"},
-    "memory_lifecycle": {
-        "memory_id": "bigint",
-        "expires_at": "text",
-        "superseded_at": "text",
-        "superseded_until": "text",
-        "pinned": "boolean",
-    },
-    "supersessions": {"older_id": "bigint", "newer_id": "bigint"},
-    "trace_keys": {"key": "bytea"},
-    "traces": {"digest": "bytea", "created_at": "text", "deleted_at": "text"},
-    "canonical_tags": {"tag": "text", "frequency": "integer", "created_at": "text"},
-    "memory_chunks": {
-        "id": "bigint",
-        "parent_id": "bigint",
-        "chunk_index": "integer",
-        "content": "text",
-        "chunk_type": "text",
-        "start_char": "integer",
-        "end_char": "integer",
-        "token_count": "integer",
-        "section_hierarchy": "text",
-        "level": "integer",
-        "contains_code": "boolean",
-        "contains_table": "boolean",
-        "is_oversized": "boolean",
-        "is_contextually_enriched": "boolean",
-    },
+COLUMNS: dict[str, dict[str, str]] = {
+    table: dict(re.findall(r"^ +(?!primary|unique)(\w+) (double precision|\w+)", columns, re.MULTILINE))
+    for table, columns in re.findall(r"^create table (\w+) \((.*?)^\)", "".join(TABLES), re.MULTILINE | re.DOTALL)
 }
-"""The types of the columns of tables whose rows are inserted many at a time."""
+"""The types of the columns of each table."""
 
 
 @lru_cache(maxsize=1_024)
@@ -107,11 +71,10 @@ def as_postgres(sql: str) -> str:
 
 
 @lru_cache
-def insert_into(table: str, on_conflict: str) -> str:
+def insert_into(table: str, names: tuple[str, ...], on_conflict: str) -> str:
     """Return the statement that inserts rows into a table, of which each column is an array."""
-    columns = COLUMNS[table]
+    columns = {name: COLUMNS[table][name] for name in names}
     arrays = ", ".join(f"%({name}){'b' if kind == 'bytea' else 's'}::{kind}[]" for name, kind in columns.items())
-    names = ", ".join(columns)
     return as_postgres(
-        f"insert into {table} ({names}) overriding system value select * from unnest({arrays}) {on_conflict}"
+        f"insert into {table} ({', '.join(names)}) overriding system value select * from unnest({arrays}) {on_conflict}"
     )

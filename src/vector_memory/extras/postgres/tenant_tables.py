@@ -18,34 +18,14 @@ from vector_memory.extras.postgres.connecting import connect
 from vector_memory.extras.postgres.connection import Connection
 from vector_memory.extras.postgres.errors import translated_errors
 from vector_memory.extras.postgres.pool import ConnectionPool
-from vector_memory.extras.postgres.schema import SIZE
+from vector_memory.extras.postgres.schema import SHARED, SIZE
 from vector_memory.extras.postgres.statement import Row, fetch_value
 from vector_memory.extras.postgres.transaction_header import GIVEN_AWAY
 from vector_memory.extras.postgres.transactions import PostgresConnection
 from vector_memory.settings import SHARED_SCHEMA, DatabaseUrl
-from vector_memory.storage.teams import KEY_BYTES, HeldMemory, Sizes, Teams, TeamTables
+from vector_memory.storage.teams import KEY_BYTES, TABLES, HeldMemory, Sizes, Teams, TeamTables
 
-TABLES = """
-create table if not exists server_key (
-    id smallint primary key check (id = 1),
-    key bytea not null
-);
-create table if not exists namespaces (
-    name text collate "C" primary key,
-    memories bigint,
-    megabytes bigint,
-    calls_per_minute bigint
-);
-create table if not exists tokens (
-    name text collate "C" primary key,
-    namespace text collate "C" not null,
-    permission text not null,
-    sha256 text not null unique,
-    created_at double precision not null,
-    expires_at double precision,
-    sessions text[],
-    agent_id text
-);
+ROLES = """
 create table if not exists roles (
     name text collate "C" primary key,
     may_write boolean not null,
@@ -53,7 +33,7 @@ create table if not exists roles (
 );
 """
 
-ROLES = "select name, may_write, only_schema from roles"
+KNOWN = "select name, may_write, only_schema from roles"
 
 MISSING = (
     "This database has no namespaces that this role may read: run `vector-memory database prepare --database-url URL "
@@ -173,7 +153,7 @@ class DatabaseTeams(Teams):
     def make_memory(self, name: str) -> None:
         """Create a namespace's schema, with the roles' usual rights."""
         schema = self._address.of_namespace(name).schema
-        known = self._raw.execute(ROLES).fetchall()
+        known = self._raw.execute(KNOWN).fetchall()
         migrations.migrate(self._raw, schema, self._dimensions)
         grant(self._raw, [(schema, *each) for each in rights(known, schema)])
 
@@ -182,7 +162,7 @@ def create(connection: Connection, schema: str) -> None:
     """Create the tables, where they do not exist yet, in a transaction whose statements name this schema."""
     if not connection.execute("select 1 from pg_namespace where nspname = %s", (schema,)).fetchall():
         connection.execute(f"create schema {schema}")
-    connection.execute(TABLES)
+    connection.execute(TABLES.format_map(SHARED) + ROLES)
     connection.execute(
         "insert into server_key (id, key) values (1, %s) on conflict do nothing", (os.urandom(KEY_BYTES),)
     )
@@ -254,7 +234,7 @@ def prepare(
             for role, writes in may_write.items():
                 connection.execute(ADD, (role, writes, schema if only else None))
             names = connection.execute("select name from namespaces order by name").fetchall()
-            known = connection.execute(ROLES).fetchall()
+            known = connection.execute(KNOWN).fetchall()
             shared = [(shared_schema, role, READING if writes and own is None else NONE) for role, writes, own in known]
             grant(connection, shared)
             memories = list(dict.fromkeys([schema, *(f"{namespace_prefix}{name}" for (name,) in names)]))

@@ -95,8 +95,8 @@ class PostgresConnection(connection.Connection):
     def insert(self, table: str, rows: Sequence[Parameters], on_conflict: str = "") -> None:
         """Insert rows by one statement, when `later` would send it."""
         if rows:
-            columns = {name: [row[name] for row in rows] for name in COLUMNS[table]}
-            self.raw.later(insert_into(table, on_conflict), columns)
+            columns = {name: [row[name] for row in rows] for name in rows[0] if name in COLUMNS[table]}
+            self.raw.later(insert_into(table, tuple(columns), on_conflict), columns)
 
 
 class PostgresVectors(PendingQueries):

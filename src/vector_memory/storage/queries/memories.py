@@ -1,13 +1,13 @@
 """Whole memories: the rows of `session_memories`."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
 from itertools import starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vector_memory.domain import STORED, Chunk, MemoryKind, Scope
-from vector_memory.domain.fields import MEMORY_COLUMNS, FieldType
+from vector_memory.domain.fields import MEMORY_COLUMNS
 from vector_memory.domain.validation import LARGEST
 from vector_memory.errors import DatabaseError, expired_memory, no_memory
 from vector_memory.storage.connection import Counted, Queries, Query, Steps, read, value_of
@@ -55,25 +55,6 @@ m.id, {", ".join(SELECTED.values())},
 (select l.expires_at from memory_lifecycle l where l.memory_id = m.id) as expires_at,
 {PINNED} as pinned
 """
-
-DECLARED = "{columns}"
-"""Placeholder for the columns of memories, except the id, in the statement that creates their table."""
-
-
-def declarations_of(
-    types: Mapping[FieldType, str], others: Mapping[str, Sequence[str]], *, with_defaults: bool = False
-) -> str:
-    """Return the declarations of the columns of memories.
-
-    `others`: columns that not every engine has, by the column that they follow.
-    """
-    declarations = []
-    for one in MEMORY_COLUMNS:
-        default = "" if one.default is None or not with_defaults else f" default {one.default!r}"
-        declaration = f"{one.name} {types[one.values]}{' not null' if one.required else ''}{default}"
-        declarations += [declaration, *others.get(one.name, ())]
-    return ",\n    ".join(declarations)
-
 
 LISTED = "(m.session_iter, m.turn, m.created_at, m.id)"
 AFTER = "(%(listed_session_iter)s, %(listed_turn)s, %(listed_created_at)s, %(listed_id)s)"

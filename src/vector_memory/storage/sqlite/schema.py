@@ -4,7 +4,7 @@ from functools import cache
 from typing import NamedTuple
 
 from vector_memory.domain.fields import FieldType
-from vector_memory.storage.queries.memories import DECLARED, declarations_of
+from vector_memory.storage.queries import tables
 from vector_memory.storage.queries.passages import FIRST_MODEL
 
 VECTOR_TABLES = ("vec_chunk_search", "vec_session_search")
@@ -28,6 +28,22 @@ TYPES = dict.fromkeys(FieldType, "integer") | dict.fromkeys(
     (FieldType.TEXT, FieldType.TIME, FieldType.LABELS, FieldType.OBJECT), "text"
 )
 
+SHARED = {
+    "id": "integer",
+    "serial": "integer primary key",
+    "single": "integer",
+    "switch": "integer",
+    "off": "0",
+    "text": "text",
+    "texts": "text",
+    "bytes": "blob",
+    "real": "real",
+    "options": " strict",
+    "keyed": " strict, without rowid",
+    "rewritten": " strict",
+}
+"""The types of the tables that every engine has."""
+
 ONLY_HERE = {
     "content": ["original_content text"],
     "content_hash": ["embedding blob"],
@@ -36,10 +52,10 @@ ONLY_HERE = {
 """The columns that not every engine has, by the column that they follow; the original server's are never filled."""
 
 
-TEXT_TABLES = """
+TEXT_TABLES = f"""
 create table session_memories (
     id integer primary key autoincrement,
-    {columns}
+    {tables.columns_of_memories(TYPES, ONLY_HERE, with_defaults=True)}
 ) strict;
 
 create table memory_chunks (
@@ -73,65 +89,16 @@ create table memory_chunks (
     unique (parent_id, chunk_index)
 ) strict;
 
-create table memory_lifecycle (
-    memory_id integer primary key references session_memories(id) on delete cascade,
-    expires_at text,
-    superseded_at text,
-    superseded_until text,
-    pinned integer not null default 0
-) strict;
-
-create table supersessions (
-    older_id integer not null references session_memories(id) on delete cascade,
-    newer_id integer not null references session_memories(id) on delete cascade,
-    primary key (older_id, newer_id)
-) strict, without rowid;
-
-create table provenance (
-    id integer primary key check (id = 1),
-    memory text not null,
-    source text,
-    last_copied integer not null default 0
-) strict;
+{tables.KEPT.format_map(SHARED)}
 insert into provenance (id, memory) values (1, lower(hex(randomblob(16))));
-
-create table trace_keys (
-    key blob primary key
-) strict, without rowid;
-
-create table traces (
-    digest blob not null,
-    created_at text not null,
-    deleted_at text not null,
-    primary key (digest, created_at)
-) strict, without rowid;
-
-create table canonical_tags (
-    id integer primary key,
-    tag text not null unique,
-    embedding blob,
-    model_id integer,
-    frequency integer not null default 0,
-    created_at text not null
-) strict;
-""".replace(DECLARED, declarations_of(TYPES, ONLY_HERE, with_defaults=True))
-"""Tables that cannot be derived. Deleting a memory does not lower the frequency of a tag."""
+"""
+"""Tables that cannot be derived."""
 
 # Everything that can be rebuilt from the text. Each model has tables of sqlite-vec of its own (`tables_of`). The states
 # of tokens are beside the passages rather than in them: they are much longer, and few searches read those of many
-# passages. A memory cannot be deleted before it is removed from the keyword index; `rules` are those by which the terms
-# of a block were made.
-INDEX_TABLES = """
-create table embedding_models (
-    id integer primary key,
-    model text not null,
-    dimensions integer not null,
-    precision text not null,
-    engine text not null,
-    is_current integer not null,
-    unique (model, dimensions, precision, engine)
-) strict;
-
+# passages.
+INDEX_TABLES = f"""
+{(tables.MODELS + tables.DERIVED).format_map(SHARED)}
 create table memory_passages (
     id integer primary key autoincrement,
     model_id integer not null references embedding_models(id),
@@ -146,59 +113,14 @@ create table index_keys (
     name text not null unique
 ) strict;
 
-create table later_links (
-    older_id integer not null references session_memories(id) on delete cascade,
-    newer_id integer not null references session_memories(id) on delete cascade,
-    evidence real not null,
-    primary key (older_id, newer_id)
-) strict, without rowid;
-
 create table token_states (
     passage_id integer primary key references memory_passages(id) on delete cascade,
     states blob not null
 ) strict;
-
-create table keyword_blocks (
-    id integer primary key,
-    kind text not null,
-    units integer not null,
-    rules integer not null,
-    memory_ids blob not null,
-    sizes blob not null,
-    unit_ids blob not null,
-    lengths blob not null
-) strict;
-
-create table keyword_memories (
-    memory_id integer primary key references session_memories(id),
-    block_id integer not null references keyword_blocks(id)
-) strict;
-
-create table keyword_postings (
-    id integer primary key,
-    postings blob not null
-) strict;
 """
 
-# How processes coordinate: which vectors are being computed, and which process works on all memories.
-STATE_TABLES = """
-create table pending_vectors (
-    memory_id integer primary key references session_memories(id) on delete cascade,
-    owner text not null,
-    leased_until real not null,
-    attempts integer not null default 0,
-    promised_at real not null default 0
-) strict;
-
-create table upkeep (
-    id integer primary key check (id = 1),
-    owner text not null,
-    leased_until real not null
-) strict;
-insert into upkeep values (1, '', 0);
-"""
-
-ERASURE = """
+STATE_TABLES = f"""
+{tables.STATE.format_map(SHARED)}
 create table erasure (
     id integer primary key check (id = 1),
     deletes integer not null,
@@ -246,18 +168,11 @@ create index idx_embedding_model on session_memories(embedding_model_id);
 create index idx_chunk_parent on memory_chunks(parent_id);
 create index idx_passage_memory on memory_passages(memory_id);
 create index idx_passage_chunk on memory_passages(chunk_id);
-create index idx_later_newer on later_links(newer_id);
 create index idx_kind_newest on session_memories(memory_type, session_iter, turn, created_at);
 create index idx_agent_newest on session_memories(agent_id, memory_type, session_iter, turn, created_at);
 create index idx_task_newest on session_memories(task_code, memory_type, session_iter, turn, created_at);
 create index idx_observed_report on session_memories({ABOUT_REPORT}) where memory_type = 'report_observation';
-create index idx_expires_at on memory_lifecycle(expires_at) where expires_at is not null;
-create index idx_pinned on memory_lifecycle(memory_id) where pinned;
-create index idx_superseded_at on memory_lifecycle(superseded_at) where superseded_at is not null;
-create index idx_superseding on supersessions(newer_id);
 create index idx_keyword_block_kind on keyword_blocks(kind);
-create index idx_keyword_block_rules on keyword_blocks(rules);
-create index idx_keyword_memory_block on keyword_memories(block_id);
 """
 
 # Virtual tables do not support foreign keys; triggers update them in the same transaction as the text.
@@ -325,5 +240,5 @@ def vector_triggers(model_id: int = FIRST_MODEL) -> list[str]:
     ]
 
 
-SCRIPTS = (TEXT_TABLES, INDEX_TABLES, STATE_TABLES, ERASURE, INDEXES, TRIGGERS)
+SCRIPTS = (TEXT_TABLES, INDEX_TABLES, STATE_TABLES, INDEXES, TRIGGERS)
 """Create everything but the vec0 tables, in this order."""

@@ -15,8 +15,9 @@ from vector_memory.storage.disk.ignoring import make_own_folder
 from vector_memory.storage.sqlite.connecting import closed_on_error, create_private_file, set_up, wait_for_locks
 from vector_memory.storage.sqlite.identity import Identity, identity_of
 from vector_memory.storage.sqlite.rows import translated_errors
+from vector_memory.storage.sqlite.schema import SHARED
 from vector_memory.storage.sqlite.transactions import SqliteConnection
-from vector_memory.storage.teams import KEY_BYTES, Sizes, Teams, TeamTables
+from vector_memory.storage.teams import KEY_BYTES, TABLES, Sizes, Teams, TeamTables
 
 FILE = "teams.db"
 NAMESPACES = "namespaces"
@@ -26,17 +27,6 @@ LOST = (
     f"The namespaces and tokens are lost: restore {FILE} in the data folder, or run `vector-memory namespace create "
     "NAME` for each namespace, which keeps its memory, and create the tokens again."
 )
-
-TABLES = """
-create table if not exists server_key (id integer primary key check (id = 1), key blob not null);
-create table if not exists namespaces (
-    name text primary key, memories integer, megabytes integer, calls_per_minute integer
-) strict, without rowid;
-create table if not exists tokens (
-    name text primary key, namespace text not null, permission text not null, sha256 text not null unique,
-    created_at real not null, expires_at real, sessions text, agent_id text
-) strict, without rowid;
-"""
 
 
 class FolderTables(TeamTables):
@@ -110,7 +100,7 @@ def create(raw: apsw.Connection) -> None:
     """Create the tables and the key, unless another process was faster."""
     with raw:
         raw.pragma("user_version", VERSION)  # first, since SQLite waits for no lock once the file has been read
-        raw.execute(TABLES)
+        raw.execute(TABLES.format_map(SHARED))
         raw.execute("insert or ignore into server_key values (1, ?)", (os.urandom(KEY_BYTES),))
 
 

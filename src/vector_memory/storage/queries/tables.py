@@ -1,0 +1,137 @@
+"""The tables that every engine has. Their types are fragments, `{id}`, which each engine fills in by its `TYPES`."""
+
+from collections.abc import Mapping, Sequence
+
+from vector_memory.domain.fields import MEMORY_COLUMNS, FieldType
+
+
+def columns_of_memories(
+    types: Mapping[FieldType, str], others: Mapping[str, Sequence[str]], *, with_defaults: bool = False
+) -> str:
+    """Return the declarations of the columns of memories, except the id.
+
+    `others`: columns that not every engine has, by the column that they follow.
+    """
+    declarations = []
+    for one in MEMORY_COLUMNS:
+        default = "" if one.default is None or not with_defaults else f" default {one.default!r}"
+        declaration = f"{one.name} {types[one.values]}{' not null' if one.required else ''}{default}"
+        declarations += [declaration, *others.get(one.name, ())]
+    return ",\n    ".join(declarations)
+
+
+MODELS = """
+create table embedding_models (
+    id integer primary key,
+    model text not null,
+    dimensions integer not null,
+    precision text not null,
+    engine text not null,
+    is_current {switch} not null,
+    unique (model, dimensions, precision, engine)
+){options};
+"""
+
+# `memory_lifecycle` is only for memories that expire, were superseded or are pinned. `provenance` has one row: a random
+# name of this memory, and up to which id it was copied from which other one. `traces` has keyed hashes of deleted
+# memories. Deleting a memory does not lower the frequency of a tag.
+KEPT = """
+create table memory_lifecycle (
+    memory_id {id} primary key references session_memories(id) on delete cascade,
+    expires_at {text},
+    superseded_at {text},
+    superseded_until {text},
+    pinned {switch} not null default {off}
+){options};
+create index idx_expires_at on memory_lifecycle(expires_at) where expires_at is not null;
+create index idx_pinned on memory_lifecycle(memory_id) where pinned;
+create index idx_superseded_at on memory_lifecycle(superseded_at) where superseded_at is not null;
+
+create table supersessions (
+    older_id {id} not null references session_memories(id) on delete cascade,
+    newer_id {id} not null references session_memories(id) on delete cascade,
+    primary key (older_id, newer_id)
+){keyed};
+create index idx_superseding on supersessions(newer_id);
+
+create table provenance (
+    id {single} primary key check (id = 1),
+    memory text not null,
+    source text,
+    last_copied {id} not null default 0
+){options};
+
+create table trace_keys (
+    key {bytes} primary key
+){keyed};
+
+create table traces (
+    digest {bytes} not null,
+    created_at {text} not null,
+    deleted_at {text} not null,
+    primary key (digest, created_at)
+){keyed};
+
+create table canonical_tags (
+    id {serial},
+    tag {text} not null unique,
+    embedding {bytes},
+    model_id integer,
+    frequency integer not null default 0,
+    created_at text not null
+){options};
+"""
+"""What cannot be derived."""
+
+# Blobs of postings (`storage.postings`): a term is a hash. `rules`: those by which the terms of a block were made. A
+# memory cannot be deleted before it is removed from the keyword index.
+DERIVED = """
+create table keyword_blocks (
+    id {serial},
+    kind {text} not null,
+    units integer not null,
+    rules integer not null,
+    memory_ids {bytes} not null,
+    sizes {bytes} not null,
+    unit_ids {bytes} not null,
+    lengths {bytes} not null
+){options};
+create index idx_keyword_block_rules on keyword_blocks(rules);
+
+create table keyword_memories (
+    memory_id {id} primary key references session_memories(id),
+    block_id {id} not null references keyword_blocks(id)
+){options};
+create index idx_keyword_memory_block on keyword_memories(block_id);
+
+create table keyword_postings (
+    id {id} primary key,
+    postings {bytes} not null
+){rewritten};
+
+create table later_links (
+    older_id {id} not null references session_memories(id) on delete cascade,
+    newer_id {id} not null references session_memories(id) on delete cascade,
+    evidence {real} not null,
+    primary key (older_id, newer_id)
+){keyed};
+create index idx_later_newer on later_links(newer_id);
+"""
+
+# How processes coordinate: which vectors are being computed, and which process works on all memories.
+STATE = """
+create table pending_vectors (
+    memory_id {id} primary key references session_memories(id) on delete cascade,
+    owner text not null,
+    leased_until {real} not null,
+    attempts integer not null default 0,
+    promised_at {real} not null default 0
+){options};
+
+create table upkeep (
+    id {single} primary key check (id = 1),
+    owner text not null,
+    leased_until {real} not null
+){options};
+insert into upkeep values (1, '', 0);
+"""
