@@ -10,8 +10,7 @@ from engine_memories import DIMENSIONS
 from memory_files import doctor
 from vector_memory.extras.postgres import doctor as postgres_memory
 from vector_memory.extras.postgres.database import PostgresDatabase
-from vector_memory.extras.postgres.doctor import confirmation, namespaces, server, servers
-from vector_memory.extras.postgres.inspection import Surveyed, survey
+from vector_memory.extras.postgres.doctor import Surveyed, confirmation, namespaces, server, servers, survey
 from vector_memory.upkeep.doctor.report import Finding, Level
 from waiting import eventually
 

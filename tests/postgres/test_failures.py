@@ -16,7 +16,7 @@ from faults.proxy import proxy_to
 from lattice import LatticeEmbedder
 from vector_memory.domain import Scope
 from vector_memory.errors import CancelledCallError, DatabaseError, DatabaseLockError, DuplicateMemoryError
-from vector_memory.extras.postgres import beginnings, database, pool
+from vector_memory.extras.postgres import beginnings, connecting, database
 from vector_memory.extras.postgres.database import PostgresDatabase, PostgresStorage
 from vector_memory.extras.postgres.errors import UnreachableError, message_for
 from vector_memory.extras.postgres.statement import Statement
@@ -154,7 +154,7 @@ def test_a_writer_that_waits_can_be_cancelled(open_memory: Callable[[], Postgres
 def test_all_connections_in_use_is_an_error_that_says_so(
     storage: PostgresStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "LOCK_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(connecting, "LOCK_TIMEOUT_SECONDS", 0.05)
     blocks = [storage.read() for _ in range(OF_ONE_PROCESS)]
     for block in blocks:
         block.__enter__()

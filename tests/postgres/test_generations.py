@@ -12,8 +12,8 @@ from lattice import LatticeEmbedder
 from vector_memory.domain import Scope
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.extras.postgres import beginnings
+from vector_memory.extras.postgres.beginnings import JUMP, Marks, Newest
 from vector_memory.extras.postgres.connecting import connect
-from vector_memory.extras.postgres.generations import JUMP, Marks, Newest
 from vector_memory.settings import DatabaseUrl, Settings
 from vector_memory.store import SessionMemoryStore
 from vector_memory.upkeep.doctor import Doctor

@@ -10,7 +10,7 @@ from clusters import Cluster, running_cluster, running_standby
 from vector_memory.domain import Scope
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.errors import DatabaseError
-from vector_memory.extras.postgres.generations import JUMP
+from vector_memory.extras.postgres.beginnings import JUMP
 from vector_memory.settings import DatabaseUrl, Settings
 from vector_memory.store import SessionMemoryStore
 from vector_memory.upkeep.doctor import Doctor

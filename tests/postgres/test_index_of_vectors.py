@@ -18,7 +18,7 @@ from vector_memory.extras.postgres import approximate, candidates
 from vector_memory.extras.postgres.candidates import passage_filter
 from vector_memory.extras.postgres.connection import Connection
 from vector_memory.extras.postgres.database import PostgresDatabase
-from vector_memory.extras.postgres.inspection import PRESENT_INDEXES, faulty_indexes, inspected
+from vector_memory.extras.postgres.doctor import PRESENT_INDEXES, faulty_indexes, inspected
 from vector_memory.extras.postgres.statement import fetch_column
 from vector_memory.extras.postgres.transactions import PostgresConnection
 from vector_memory.storage.connection import Queries

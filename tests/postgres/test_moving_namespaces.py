@@ -16,8 +16,7 @@ from vector_memory.domain import Scope
 from vector_memory.domain.callers import Permission
 from vector_memory.errors import ConfigurationError, DatabaseError, DatabaseLockError, ValidationError
 from vector_memory.extras.postgres import database
-from vector_memory.extras.postgres.engine import prepare_database
-from vector_memory.extras.postgres.tenant_tables import SharedTables
+from vector_memory.extras.postgres.engine import SharedTables, prepare_database
 from vector_memory.extras.teams import commands as tenancy
 from vector_memory.extras.teams import namespaces
 from vector_memory.extras.teams.namespaces import Moved

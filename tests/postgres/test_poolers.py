@@ -25,12 +25,13 @@ from poolers import PORT, Mode, Pooler, require_names, running_pooler
 from servers import Server
 from vector_memory.domain import Scope
 from vector_memory.errors import DatabaseError, DuplicateMemoryError
-from vector_memory.extras.postgres import connecting, connection, inspection, pool
+from vector_memory.extras.postgres import connecting, connection
+from vector_memory.extras.postgres import doctor as postgres_doctor
+from vector_memory.extras.postgres.beginnings import JUMP
+from vector_memory.extras.postgres.connecting import ConnectionPool
 from vector_memory.extras.postgres.database import PostgresDatabase, PostgresStorage
 from vector_memory.extras.postgres.engine import index_vectors
 from vector_memory.extras.postgres.errors import UnreachableError
-from vector_memory.extras.postgres.generations import JUMP
-from vector_memory.extras.postgres.pool import ConnectionPool
 from vector_memory.settings import DatabaseUrl, Settings
 from vector_memory.store import SessionMemoryStore
 from waiting import at_once, eventually
@@ -106,7 +107,7 @@ def test_namespaces_that_share_few_sessions_of_the_server_never_see_each_other(
 def test_a_database_session_keeps_nothing_for_its_next_client(
     pooler: Pooler, url: str, new_name: str, direct: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inspection, "LARGE", 0)
+    monkeypatch.setattr(postgres_doctor, "LARGE", 0)
     changed = "select name from pg_settings where source = 'session' order by 1"
     address = f"{url}&schema=ns_1"
     with SessionMemoryStore(address, SETTINGS) as store:
@@ -164,7 +165,7 @@ def test_a_pooler_that_carries_prepared_statements_is_sent_them(
 def test_the_doctor_examines_and_repairs_the_memory_of_the_address_and_no_other(
     url: str, direct: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inspection, "LARGE", 0)
+    monkeypatch.setattr(postgres_doctor, "LARGE", 0)
     sound, damaged = f"{url}&schema=sound", f"{url}&schema=damaged"
     for address in (sound, damaged):
         with SessionMemoryStore(address, SETTINGS) as store:
@@ -325,7 +326,7 @@ def test_the_memories_of_a_process_share_its_connections(
 def test_unused_connections_are_closed_except_one(
     cluster: Cluster, database: Callable[[str], str], new_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(connecting, "IDLE_SECONDS", 0.05)
     connections = ConnectionPool.of(database("postgres"), 3)
     with connections.connection(), connections.connection(), connections.connection():
         pass

@@ -11,7 +11,7 @@ from clusters import Cluster
 from vector_memory import MemoryKind, Scope, SessionMemoryStore, Settings
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, NotFoundError
-from vector_memory.extras.postgres import migrations, tenant_tables
+from vector_memory.extras.postgres import engine, migrations
 from vector_memory.extras.postgres.connection import Connection
 from vector_memory.extras.postgres.database import PostgresDatabase
 from vector_memory.extras.postgres.engine import prepare_database
@@ -169,7 +169,7 @@ def test_memories_are_prepared_in_portions_and_a_repetition_prepares_the_rest(
     prepare(database)
     for number in range(1, 5):
         create_namespace(database("owner"), f"{number}")
-    monkeypatch.setattr(tenant_tables, "PORTION", 2)
+    monkeypatch.setattr(engine, "PORTION", 2)
     monkeypatch.setattr(migrations, "migrate", fail_once)
     with pytest.raises(DatabaseError, match="away"):
         prepare(database)

@@ -13,7 +13,7 @@ from lattice import LatticeEmbedder
 from vector_memory.domain import Scope
 from vector_memory.errors import DatabaseError
 from vector_memory.extras.postgres.connecting import statements_alone
-from vector_memory.extras.postgres.inspection import inspected
+from vector_memory.extras.postgres.doctor import inspected
 from vector_memory.extras.postgres.statement import fetch_value
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore

@@ -11,18 +11,18 @@ import pytest
 from clusters import Cluster, running_cluster, running_standby
 from engine_memories import DIMENSIONS, add, ids, new_memory, opened
 from vector_memory.errors import DatabaseError
-from vector_memory.extras.postgres import connecting, hosts
+from vector_memory.extras.postgres import connecting
+from vector_memory.extras.postgres.connecting import Address, Hosts
 from vector_memory.extras.postgres.connection import Connection
 from vector_memory.extras.postgres.database import PostgresDatabase, PostgresStorage
 from vector_memory.extras.postgres.errors import UNREACHABLE, UnreachableError
-from vector_memory.extras.postgres.hosts import Address, Hosts
 from waiting import eventually
 
 
 @pytest.fixture(autouse=True)
 def _ask_always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask the servers whenever a connection is used."""
-    monkeypatch.setattr(hosts, "ASKED_SECONDS", 0.0)
+    monkeypatch.setattr(connecting, "ASKED_SECONDS", 0.0)
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def test_one_server_under_two_names_is_no_second_primary(cluster: Cluster) -> No
 def test_a_silent_server_is_waited_for_once_and_used_when_it_answers(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hosts, "LONG_SECONDS", -1.0)
+    monkeypatch.setattr(connecting, "LONG_SECONDS", -1.0)
     used: list[str] = []
     goes_on = threading.Event()
 
@@ -141,7 +141,7 @@ def test_a_silent_server_is_waited_for_once_and_used_when_it_answers(
 def test_a_server_that_stands_still_before_it_says_what_it_is_keeps_nobody_from_using_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hosts, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(connecting, "ANSWER_SECONDS", 0.2)
     with copies(1) as (primary, standby):
 
         def connected(parameters: Address) -> Connection:

@@ -16,8 +16,7 @@ from vector_memory.errors import DatabaseError, DatabaseLockError
 from vector_memory.extras.postgres import beginnings, migrations
 from vector_memory.extras.postgres.connecting import connect, statements_alone
 from vector_memory.extras.postgres.connection import Connection
-from vector_memory.extras.postgres.dialect import as_postgres
-from vector_memory.extras.postgres.statement import Row, Statement, fetch_value
+from vector_memory.extras.postgres.statement import Row, Statement, as_postgres, fetch_value
 from vector_memory.storage.queries.filters import Filter
 from vector_memory.storage.scoring import Vectors
 

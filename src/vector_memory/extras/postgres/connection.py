@@ -18,11 +18,10 @@ from psycopg.errors import FeatureNotSupported, InvalidSqlStatementName
 from psycopg.pq import ConnStatus, TransactionStatus
 
 from vector_memory.errors import DatabaseError
-from vector_memory.extras.postgres import statement, transaction_header
+from vector_memory.extras.postgres import beginnings, statement
+from vector_memory.extras.postgres.beginnings import Newest, State
 from vector_memory.extras.postgres.errors import POOLER_FULL, UNREACHABLE, UnreachableError
-from vector_memory.extras.postgres.generations import Newest
 from vector_memory.extras.postgres.statement import Batch, Cursor, Parameters, Row, Statement
-from vector_memory.extras.postgres.transaction_header import State
 from vector_memory.storage.cancellation import require_wanted
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS
 
@@ -162,7 +161,7 @@ class Connection(psycopg.Connection[Row]):
         """Begin a transaction with the next statement."""
         self._opening, self._attempt, self._state = opening, attempt, None
         self._newest = newest or Newest()
-        longest = LONGEST_WRITE if transaction_header.LOCK in opening else LONGEST_READ
+        longest = LONGEST_WRITE if beginnings.LOCK in opening else LONGEST_READ
         self.patience = longest if newest else math.inf
         self._met = self._newest.marks  # now, because others may commit before the answer is here
         self._waiting.clear()
@@ -170,7 +169,7 @@ class Connection(psycopg.Connection[Row]):
     @property
     def header(self) -> Statement:
         """The statement that reads the state of the memory."""
-        return transaction_header.READ_BY_START if self.hides_timeline else transaction_header.READ
+        return beginnings.READ_BY_START if self.hides_timeline else beginnings.READ
 
     @property
     def state(self) -> State:
@@ -292,7 +291,7 @@ class Connection(psycopg.Connection[Row]):
             raise
 
     def _open(self, statements: Sequence[Statement]) -> list[Cursor]:
-        asked = [self.header if each is transaction_header.READ else each for each in self._opening]
+        asked = [self.header if each is beginnings.READ else each for each in self._opening]
         sent = [*asked, *self._waiting, *statements]
         cursors: list[Cursor] = []
 
@@ -307,14 +306,14 @@ class Connection(psycopg.Connection[Row]):
                     raise
                 send()
 
-        is_brief = self.is_pooled or transaction_header.LOCK in self._opening
+        is_brief = self.is_pooled or beginnings.LOCK in self._opening
         with self.answered_within(LOCK_TIMEOUT_SECONDS if is_brief else math.inf):
             self._attempt(send)
         opening, self._opening = self._opening, ()
         self._waiting.clear()
-        if opening[-1] is transaction_header.READ:
-            self._state = transaction_header.state_in(cursors[len(opening) - 1], self._met)
-            if transaction_header.LOCK in opening:
+        if opening[-1] is beginnings.READ:
+            self._state = beginnings.state_in(cursors[len(opening) - 1], self._met)
+            if beginnings.LOCK in opening:
                 self._waiting.extend(self._state.new_generation())
             else:
                 self._newest.meet(self._state.marks)

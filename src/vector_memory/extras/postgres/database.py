@@ -8,12 +8,10 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 
 from vector_memory.errors import ClosedMemoryError, DatabaseError
 from vector_memory.extras.postgres import beginnings, migrations
-from vector_memory.extras.postgres.beginnings import Beginning
-from vector_memory.extras.postgres.connecting import connect
+from vector_memory.extras.postgres.beginnings import Beginning, Newest
+from vector_memory.extras.postgres.connecting import ConnectionPool, connect
 from vector_memory.extras.postgres.connection import Connection
 from vector_memory.extras.postgres.errors import BUSY, LOCKED, UnreachableError, translated_errors
-from vector_memory.extras.postgres.generations import Newest
-from vector_memory.extras.postgres.pool import ConnectionPool
 from vector_memory.extras.postgres.transactions import PostgresReader, PostgresWriter
 from vector_memory.settings import DEFAULT_SCHEMA, MOST_CONNECTIONS
 from vector_memory.storage.base import Storage

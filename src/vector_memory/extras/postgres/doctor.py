@@ -1,20 +1,34 @@
-"""A memory in PostgreSQL, as the doctor sees it."""
+"""A memory in PostgreSQL, as the doctor sees it: its server, its schema, and what only PostgreSQL has."""
 
+import re
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
+from datetime import datetime
 from importlib.metadata import version
+from typing import NamedTuple
+
+from psycopg.sql import SQL, Identifier
 
 from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import DatabaseError, VectorMemoryError
-from vector_memory.extras.postgres import inspection, migrations
-from vector_memory.extras.postgres.connecting import require_supported
+from vector_memory.extras.postgres import beginnings, migrations, schema
+from vector_memory.extras.postgres.beginnings import BY_START, Generation, Lineage, is_over, state_in
+from vector_memory.extras.postgres.connecting import (
+    STATE,
+    ServerState,
+    connect,
+    each_of,
+    newest,
+    opened,
+    parameters_in,
+    require_supported,
+    statements_alone,
+)
 from vector_memory.extras.postgres.connection import Connection
 from vector_memory.extras.postgres.errors import FEWER, translated_errors
-from vector_memory.extras.postgres.generations import BY_START, Generation, Lineage, is_over
-from vector_memory.extras.postgres.hosts import newest
-from vector_memory.extras.postgres.inspection import Surveyed, survey
 from vector_memory.extras.postgres.schema import VERSION
+from vector_memory.extras.postgres.statement import fetch_column, fetch_value
 from vector_memory.settings import MANY_NAMESPACES, DatabaseUrl, Settings
 from vector_memory.storage.base import EXPORT_AND_IMPORT, Storage
 from vector_memory.storage.opening import open_storage
@@ -35,6 +49,228 @@ from vector_memory.upkeep.doctor.report import (
 )
 from vector_memory.writing.indexer import Indexer
 from vector_memory.writing.links import links_of
+
+TABLES = re.findall(r"create table (\w+)", "".join(schema.TABLES))
+INDEXES = {
+    match[1]: match[0] for match in re.finditer(r"create (?:unique )?index (\w+) on [^;]+", "".join(schema.TABLES))
+}
+"""The statements that create the indexes, by name."""
+
+WRITES = ("select", "insert", "update", "delete")
+
+LARGE = 10_000
+"""Rows from which on a table without statistics, or with many dead rows, makes searches slow."""
+MOST_DEAD = 0.3
+"""The share of dead rows from which on a table should be cleaned."""
+MUCH_SPACE, MOST_TIMES = 32 << 20, 8
+"""The space that postings may take: this many bytes in any case, and a multiple of what they need."""
+
+SERVER = """
+select current_setting('server_version') as version,
+    (select extversion from pg_extension where extname = 'vector') as pgvector,
+    exists (select from pg_available_extensions where name = 'vector') as can_have_pgvector,
+    current_user::text as role, rolsuper as is_superuser, pg_is_in_recovery() as is_standby,
+    current_setting('autovacuum') = 'on' as has_autovacuum,
+    (select version from pg_stat_ssl where pid = pg_backend_pid() and ssl) as tls,
+    inet_server_addr() is null as is_socket,
+    (
+        select n.nspname from pg_extension e join pg_namespace n on n.oid = e.extnamespace
+        where e.extname = 'vector' and has_schema_privilege('public', n.oid, 'create')
+    )::text as open_schema
+from pg_roles where rolname = current_user
+"""
+
+LACKING = """
+select format('%%s on %%s', privilege, name) from unnest(%s::text[]) name, unnest(%s::text[]) privilege
+where not has_table_privilege(quote_ident(current_schema()) || '.' || quote_ident(name), privilege)
+"""
+
+PRESENT = """
+select c.relname from pg_class c
+where c.relnamespace = to_regnamespace(quote_ident(current_schema())) and c.relkind = 'r'
+"""
+
+UNUSABLE_INDEXES = """
+select i.relname from pg_index x join pg_class i on i.oid = x.indexrelid
+where i.relnamespace = to_regnamespace(quote_ident(current_schema())) and not (x.indisvalid and x.indisready)
+    and not exists (select from pg_stat_progress_create_index where index_relid = x.indexrelid)
+"""
+PRESENT_INDEXES = """
+select i.relname from pg_index x join pg_class i on i.oid = x.indexrelid
+where i.relnamespace = to_regnamespace(quote_ident(current_schema()))
+"""
+
+NEGLECTED = """
+select relname from pg_stat_user_tables
+where schemaname = current_schema() and (
+    n_dead_tup > greatest(%(large)s, %(share)s * n_live_tup)
+    or n_live_tup > %(large)s and coalesce(last_analyze, last_autoanalyze) is null
+) order by relname
+"""
+
+# Each store rewrites some postings; the old rows stay as long as a snapshot may see them, then leave empty space.
+BLOAT = """
+select pg_total_relation_size('keyword_postings') as taken, coalesce(sum(octet_length(postings)), 0)::bigint as needed,
+    (
+        select format('process %s of the role %s, in a transaction since %s', pid, usename, xact_start::timestamp(0))
+        from pg_stat_activity
+        where backend_xmin is not null and pid <> pg_backend_pid() and datname = current_database()
+        order by xact_start limit 1
+    ) as holder
+from keyword_postings
+"""
+
+MISFILED = """
+select distinct m.id from memory_passages p join session_memories m on m.id = p.memory_id
+left join memory_chunks c on c.id = p.chunk_id
+where c.parent_id <> m.id or (p.memory_type, p.agent_id, p.session_id, p.session_iter, p.task_code)
+    is distinct from (m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code)
+order by m.id
+"""
+
+
+class Server(NamedTuple):
+    """A server as a connection sees it.
+
+    `tls`: the version of the encryption, or None. `open_schema`: pgvector's schema, if everybody may create functions
+    in it, which statements could call; else None.
+    """
+
+    version: str
+    pgvector: str | None
+    can_have_pgvector: bool
+    role: str
+    is_superuser: bool
+    is_standby: bool
+    has_autovacuum: bool
+    tls: str | None
+    is_socket: bool
+    open_schema: str | None
+
+
+class Bloat(NamedTuple):
+    """The bytes that the postings take and need, and who has the oldest snapshot, as far as the role may see it."""
+
+    taken: int
+    needed: int
+    holder: str | None
+
+    @property
+    def is_much(self) -> bool:
+        """Whether postings take far more than they need."""
+        return self.taken > MUCH_SPACE + MOST_TIMES * self.needed
+
+
+@contextmanager
+def inspected(url: str, schema_name: str, *, writes: bool = False) -> Iterator[Connection]:
+    """Yield a connection in a transaction that may take as long as it needs. Raises DatabaseError."""
+    with translated_errors(), closing(connect(url)) as connection:
+        changing = connection.writing(beginnings.maintaining(schema_name))
+        with changing if writes else connection.reading(beginnings.looking(schema_name)):
+            yield connection
+
+
+def faulty_indexes(connection: Connection) -> list[str]:
+    """Return the indexes that are missing, or that PostgreSQL does not use because building them failed."""
+    present = set(fetch_column(connection, PRESENT_INDEXES))
+    unusable = fetch_column(connection, UNUSABLE_INDEXES)
+    return sorted({*unusable, *(name for name in INDEXES if name not in present)})
+
+
+def rebuild_indexes(connection: Connection) -> int:
+    """Create the indexes again that are missing or unusable; return their number.
+
+    Rows that a damaged index had hidden reappear, so the memory counts as changed, and writers wait.
+    """
+    connection.execute("update namespace set revision = revision + 1")
+    names = faulty_indexes(connection)
+    for name in names:
+        if name in INDEXES:
+            connection.execute(SQL("drop index if exists {}").format(Identifier(name)).as_string())
+            connection.execute(INDEXES[name])
+        else:  # of a constraint
+            connection.execute(SQL("reindex index {}").format(Identifier(name)).as_string())
+    return len(names)
+
+
+def neglected_tables(connection: Connection) -> list[str]:
+    """Return the tables with many dead rows, and large ones without statistics."""
+    return fetch_column(connection, NEGLECTED, {"large": LARGE, "share": MOST_DEAD})
+
+
+def vacuum(url: str, schema_name: str) -> int:
+    """Clean these tables and compute their statistics; return their number."""
+    with inspected(url, schema_name) as connection:
+        names = neglected_tables(connection)
+    with statements_alone(url) as connection:
+        for name in names:
+            connection.execute(SQL("vacuum (analyze) {}").format(Identifier(schema_name, name)).as_string())
+    return len(names)
+
+
+def misfiled_memories(connection: Connection) -> list[int]:
+    """Return the memories whose passages have a wrong session, kind, agent, iteration, task or chunk."""
+    return fetch_column(connection, MISFILED)
+
+
+# The state of each server of a URL, for the doctor.
+
+SURVEY = f"""{STATE},
+    pg_is_in_recovery(),
+    pg_wal_lsn_diff(case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end, '0/0'),
+    exists (select 1 from pg_stat_wal_receiver), current_setting('synchronous_standby_names'),
+    (select count(*) from pg_stat_replication where sync_state in ('sync', 'quorum')),
+    pg_has_role('pg_read_all_stats', 'usage'),
+    (select sum(numbackends) from pg_stat_database)::integer, current_setting('max_connections')::integer,
+    (select count(*) from pg_class where relname = 'namespace' and relkind = 'r'),
+    (select count(*) from pg_class where relkind = 'r' and relnamespace in (
+        select relnamespace from pg_class where relname = 'namespace' and relkind = 'r'
+    )),
+    current_setting('max_locks_per_transaction')::bigint
+        * (current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint)
+"""
+
+
+class Surveyed(NamedTuple):
+    """A server. The first fields are those of `ServerState`. `position`: in the log, in bytes.
+
+    `has_to_confirm`: the standbys that do, as a setting names them; `confirming`: how many of them are connected, if
+    the role `sees_standbys`. `memories` of the database have `tables`, and `locks` is for how many objects the server
+    has locks.
+    """
+
+    started_at: datetime
+    accepts_changes: bool
+    timeline: int
+    is_standby: bool
+    position: int
+    is_receiving: bool
+    has_to_confirm: str
+    confirming: int
+    sees_standbys: bool
+    connections: int
+    most_connections: int
+    memories: int
+    tables: int
+    locks: int
+
+    @property
+    def state(self) -> ServerState:
+        """The state that decides whether it is used."""
+        return ServerState._make(self[: len(ServerState._fields)])
+
+
+def survey(url: str) -> Iterator[tuple[str, Surveyed | DatabaseError]]:
+    """Return each server's address, with its state or why it gives none."""
+    for parameters in each_of(parameters_in(url)):
+        place = ":".join(f"{parameters[name]}" for name in ("host", "port") if parameters.get(name)) or "The server"
+        try:
+            asked = opened({**parameters, "target_session_attrs": "any"})
+            with translated_errors(), closing(asked) as connection:
+                yield place, Surveyed._make(connection.execute(SURVEY).fetchall()[0])
+        except DatabaseError as error:
+            yield place, error
+
 
 ADVICE = Advice(FIX, "Restore the database from a backup, made with `pg_dump`.")
 
@@ -57,19 +293,19 @@ class PostgresMemory:
     def place(self) -> Iterator[Finding]:
         try:
             yield from servers(self._address.conninfo())
-            with inspection.inspected(self._address.conninfo(), self._address.schema) as connection:
+            with inspected(self._address.conninfo(), self._address.schema) as connection:
                 yield from server_findings(connection)
                 if migrations.has_tables(connection, self._address.schema):
                     yield privileges(connection)
-                    size = inspection.size(connection, self._address.schema)
-                    yield fine("size", f"The memory takes {size / 1e6:,.1f} MB.")
+                    taken = fetch_value(connection, schema.SIZE, (self._address.schema,))
+                    yield fine("size", f"The memory takes {taken / 1e6:,.1f} MB.")
         except VectorMemoryError as error:
             yield problem("connection", f"There is no connection to {self._address}. {error}")
 
     def contents(self, *, deep: bool) -> list[Finding]:
         found: list[Finding] = []
         try:
-            with inspection.inspected(self._address.conninfo(), self._address.schema) as connection:
+            with inspected(self._address.conninfo(), self._address.schema) as connection:
                 found += schema_findings(connection, self._address.schema)
                 if any(finding.state != Level.OK for finding in found):
                     return found
@@ -85,12 +321,12 @@ class PostgresMemory:
         url, schema = self._address.conninfo(), self._address.schema
         done: list[str] = []
         if "indexes" in wrong:
-            with inspection.inspected(url, schema, writes=True) as connection:
-                done.append(f"Rebuilt {counted(inspection.rebuild_indexes(connection), 'index', 'indexes')}.")
+            with inspected(url, schema, writes=True) as connection:
+                done.append(f"Rebuilt {counted(rebuild_indexes(connection), 'index', 'indexes')}.")
         if "vacuum" in wrong:
-            done.append(f"Cleaned {counted(inspection.vacuum(url, schema), 'table')}.")
-        with inspection.inspected(url, schema) as connection:
-            misfiled = inspection.misfiled_memories(connection)
+            done.append(f"Cleaned {counted(vacuum(url, schema), 'table')}.")
+        with inspected(url, schema) as connection:
+            misfiled = misfiled_memories(connection)
         with closing(self._opened()) as storage:
             indexer = Indexer(self._model, self._settings, links_of)
             if wrong - WITHOUT_REBUILDING:
@@ -104,7 +340,7 @@ class PostgresMemory:
 
 def server_findings(connection: Connection) -> Iterator[Finding]:
     """Check the server, its extension and the connection."""
-    server = inspection.server_of(connection)
+    server = Server._make(connection.execute(SERVER).fetchall()[0])
     how = "over a socket" if server.is_socket else f"encrypted with {server.tls}" if server.tls else "not encrypted"
     yield fine("connection", f"Connected to PostgreSQL {server.version} as {server.role}, {how}.")
     yield pgvector_extension(connection, server)
@@ -127,7 +363,7 @@ def server_findings(connection: Connection) -> Iterator[Finding]:
         )
 
 
-def pgvector_extension(connection: Connection, server: inspection.Server) -> Finding:
+def pgvector_extension(connection: Connection, server: Server) -> Finding:
     """Check that the database has a version of pgvector that this release can use."""
     if server.pgvector is None and server.can_have_pgvector:
         return warning(
@@ -144,7 +380,7 @@ def pgvector_extension(connection: Connection, server: inspection.Server) -> Fin
 
 def privileges(connection: Connection) -> Finding:
     """Check that the role may read and write all tables."""
-    missing = inspection.missing_privileges(connection)
+    missing = fetch_column(connection, LACKING, (TABLES, list(WRITES)))
     unreadable = [right for right in missing if right.startswith("select")]
     if unreadable:
         return problem(
@@ -172,28 +408,26 @@ def schema_findings(connection: Connection, schema: str) -> Iterator[Finding]:
         yield warning("schema", f"There is no memory in the schema {schema}.", "The server creates it when it starts.")
     else:
         yield fine("schema", "The tables have the format of this release.")
-        missing = inspection.missing_tables(connection)
-        if missing:
+        if missing := [name for name in TABLES if name not in fetch_column(connection, PRESENT)]:
             yield problem("tables", f"Tables are missing: {first_names(missing)}.", ADVICE.restore)
 
 
 def upkeep_findings(connection: Connection, *, deep: bool) -> Iterator[Finding]:
     """Check what exists only in PostgreSQL: indexes, dead rows and copied fields."""
-    yield checked("indexes", first_names(inspection.faulty_indexes(connection)), ADVICE)
-    neglected = inspection.neglected_tables(connection)
-    if neglected:
+    yield checked("indexes", first_names(faulty_indexes(connection)), ADVICE)
+    if neglected := neglected_tables(connection):
         message = f"Tables with many dead rows or without statistics: {first_names(neglected)}."
         yield fixable("vacuum", message, Level.WARNING)
     else:
         yield fine("vacuum", "The tables are clean, and large ones have statistics.")
-    yield space(inspection.bloat(connection))
-    found = inspection.state_of(connection)
+    yield space(Bloat._make(connection.execute(BLOAT).fetchall()[0]))
+    found = state_in(connection.together(connection.header)[0])
     yield generation(found.generations, found.lineage)
     if deep:
-        yield checked("index", inspection.misfiled_memories(connection), ADVICE)
+        yield checked("index", misfiled_memories(connection), ADVICE)
 
 
-def space(bloat: inspection.Bloat) -> Finding:
+def space(bloat: Bloat) -> Finding:
     """Check that the keyword index does not take much more space than it needs."""
     message = f"The keyword index takes {readable_size(bloat.taken)} for {readable_size(bloat.needed)}."
     if not bloat.is_much:

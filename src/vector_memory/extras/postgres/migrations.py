@@ -10,13 +10,12 @@ from psycopg import errors as postgres
 from psycopg.sql import SQL, Identifier
 
 from vector_memory.errors import DatabaseError
-from vector_memory.extras.postgres import beginnings, generations
+from vector_memory.extras.postgres import beginnings
 from vector_memory.extras.postgres import schema as tables
-from vector_memory.extras.postgres.connecting import NO_PGVECTOR, pgvector_in, require_supported
+from vector_memory.extras.postgres.beginnings import GIVEN_AWAY, MOVED, NEWER
+from vector_memory.extras.postgres.connecting import NO_PGVECTOR, ConnectionPool, pgvector_in, require_supported
 from vector_memory.extras.postgres.connection import Connection
-from vector_memory.extras.postgres.pool import ConnectionPool
 from vector_memory.extras.postgres.schema import VERSION
-from vector_memory.extras.postgres.transaction_header import GIVEN_AWAY, MOVED, NEWER
 from vector_memory.storage.base import EXPORT_AND_IMPORT
 
 LOCK_KEY = 0x76656374  # "vect"
@@ -118,6 +117,6 @@ def has_tables(connection: Connection, schema: str) -> bool:
 def revision(connection: Connection, schema: str) -> tuple[int, int | None]:
     """Return a number that ascends with every commit, and the timeline of a primary, if it says it. No transaction."""
     named = Identifier(schema).as_string()
-    timeline = "null" if connection.hides_timeline else generations.PRIMARY_TIMELINE
+    timeline = "null" if connection.hides_timeline else beginnings.PRIMARY_TIMELINE
     (row,) = connection.execute(f"select revision, {timeline} from {named}.namespace").fetchall()
     return row[0], row[1]

@@ -4,10 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vector_memory.domain import Fingerprint, Scope
+from vector_memory.extras.postgres.beginnings import State
 from vector_memory.extras.postgres.connection import Connection
-from vector_memory.extras.postgres.dialect import COLUMNS, as_postgres, insert_into
-from vector_memory.extras.postgres.statement import Cursor, Statement, rows_of
-from vector_memory.extras.postgres.transaction_header import State
+from vector_memory.extras.postgres.statement import COLUMNS, Cursor, Statement, as_postgres, insert_into, rows_of
 from vector_memory.storage import connection
 from vector_memory.storage.cancellation import require_wanted
 from vector_memory.storage.connection import NOTHING, Parameters, Query, Steps, read
