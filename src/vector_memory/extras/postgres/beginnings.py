@@ -21,6 +21,16 @@ from vector_memory.storage.queries.insert import Numbered
 from vector_memory.storage.queries.passages import Model, model_from_row
 from vector_memory.storage.queries.pending import IS_HELD
 
+# A memory that continues from a copy that lacks the latest stores reuses none of the lost ids.
+#
+# Such a copy is a standby that takes over before it has everything, or a restored backup. The first writer that sees
+# another lineage than the last one begins a generation: it skips the ids that may be lost. So no cursor skips new
+# memories, and no known id gets another text. Restored files continue on the same lineage. Only a process that has seen
+# a later state notices them.
+#
+# Some engines do not reveal their timeline. There the server's start time replaces it, so each restart begins a
+# generation, because it looks like a failover.
+
 JUMP = 1_000_000
 """More ids of each kind than can have been lost."""
 

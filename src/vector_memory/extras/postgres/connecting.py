@@ -23,6 +23,11 @@ from vector_memory.extras.postgres.errors import NO_NAMES, UNREACHABLE, Unreacha
 from vector_memory.storage.cancellation import require_wanted
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS
 
+# Which of the servers that a URL names is used: the primary of the newest timeline.
+#
+# A server that takes over begins a timeline. The earlier primary may come back afterwards, accept changes and be the
+# first in the URL: what is stored there is lost. So all of them are queried.
+
 Address = Mapping[str, Any]
 """libpq's parameters for one of them."""
 
@@ -374,6 +379,11 @@ def version_of(text: str) -> tuple[int, ...]:
     """Return a version as numbers, for comparison."""
     return tuple(int(part) for part in text.split(".") if part.isdecimal())
 
+
+# The connections of this process to a server, which all its memories in one database share.
+#
+# psycopg's pool waits for a server that is down, without saying why. This one fails at once, and retries at the next
+# call. It also accepts a connection whose transaction is still ending.
 
 IDLE_SECONDS = 2.0
 """Connections that were not used for this long are closed, all but one: other processes may need them."""
