@@ -52,7 +52,7 @@ def test_what_was_deleted_stays_gone_when_a_file_is_rebuilt(path: Path) -> None:
     change(path, "drop index idx_content_hash")
     assert doctor(path).repair_all(examine(path))[1]
     with SessionMemoryStore(path, SETTINGS) as store, storage_of(store).read() as reader:
-        assert [len(each) for each in reader.traces.get_all()] == [1, 1]
+        assert [len(each) for each in reader.deletions.get_all()] == [1, 1]
 
 
 def test_a_missing_block_of_vectors_is_reported(path: Path) -> None:

@@ -25,13 +25,16 @@ from vector_memory.storage.scoring import Numbers, Vectors
 from vector_memory.storage.sqlite import schema, vec0
 from vector_memory.storage.sqlite.rows import fetch_column
 from vector_memory.storage.sqlite.schema import SIGNATURE_TABLE, SIGNATURES_PER_BLOCK, tables_of
-from vector_memory.storage.sqlite.vec0.blocks import BLOCKS, are_blocks_consistent, read_blocks, read_vectors
-from vector_memory.storage.sqlite.vec0.signatures import (
+from vector_memory.storage.sqlite.vec0.blocks import (
+    BLOCKS,
     BLOCKS_AT_ONCE,
     Chosen,
+    are_blocks_consistent,
     estimate,
     likeliest_passages,
     passages_at,
+    read_blocks,
+    read_vectors,
 )
 from vector_memory.store import SessionMemoryStore
 

@@ -123,7 +123,7 @@ class Copying:
                 if on_progress is not None:
                     on_progress(done, total)
             portions.set_lifetimes(self._source.upkeep.portions.lifetimes())
-            writer.set_traces(self._source.traces.get_all())
+            writer.set_deletions(self._source.deletions.get_all())
             writer.remove_links()
             for links in links_in(self._source):
                 writer.add_links(links)
@@ -206,7 +206,7 @@ class Copying:
                 and ordered_tags(self._source, tags) == ordered_tags(reader, copied)
                 and np.array_equal(tags.vectors, copied.vectors)
                 and mine.lifetimes() == theirs.lifetimes()
-                and self._source.traces.get_all() == reader.traces.get_all()
+                and self._source.deletions.get_all() == reader.deletions.get_all()
                 and all(own == other for own, other in zip_longest(self._blocks(mine), self._blocks(theirs)))
                 and all(own == other for own, other in zip_longest(links_in(self._source), links_in(reader)))
             )

@@ -18,7 +18,7 @@ from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_IDENTIFIER, MAX_TITLE, check_label, digits
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
 from vector_memory.storage.base import Reader, Storage
-from vector_memory.storage.queries.traces import Trace, Traces
+from vector_memory.storage.queries.deletions import Deletion, Deletions
 from vector_memory.storage.records import Embedded, EmbeddedPassage, History, Memory
 from vector_memory.texts.chunks import MAX_CHUNKS
 from vector_memory.texts.redaction import redact_within
@@ -112,7 +112,7 @@ class Transfer:
         result = Imported()
         if header.deleted is not None:
             with self._storage.write() as writer:
-                writer.add_traces(traces_in(header.deleted))
+                writer.add_deletions(traces_in(header.deleted))
         for done, (_, line) in enumerate(memory_lines(source), start=1):
             moved = line if as_session is None else renamed(line, session_id, as_session)
             moved = redacted_line(moved, hashes) if redacts else moved
@@ -173,17 +173,17 @@ class Transfer:
 
 def traces_line(reader: Reader) -> export_lines.TracesLine | None:
     """Return the traces of deleted memories; None if there are none."""
-    keys, rows = reader.traces.get_all()
+    keys, rows = reader.deletions.get_all()
     traces = [
         export_lines.TraceLine(digest=digest.hex(), created_at=made, deleted_at=gone) for digest, made, gone in rows
     ]
     return export_lines.TracesLine(keys=[key.hex() for key in keys], traces=traces) if keys else None
 
 
-def traces_in(line: export_lines.TracesLine) -> Traces:
+def traces_in(line: export_lines.TracesLine) -> Deletions:
     """Return the traces of a line."""
-    rows = [Trace(bytes.fromhex(one.digest), one.created_at, one.deleted_at) for one in line.traces]
-    return Traces([bytes.fromhex(key) for key in line.keys], rows)
+    rows = [Deletion(bytes.fromhex(one.digest), one.created_at, one.deleted_at) for one in line.traces]
+    return Deletions([bytes.fromhex(key) for key in line.keys], rows)
 
 
 def memory_line(

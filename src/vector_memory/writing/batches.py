@@ -10,7 +10,7 @@ from vector_memory import errors
 from vector_memory.domain import MemoryFields, MemoryKind, NewMemory, utc_now
 from vector_memory.domain.times import AT_ONCE_SECONDS, microseconds
 from vector_memory.storage.base import Storage
-from vector_memory.storage.queries.traces import covers
+from vector_memory.storage.queries.deletions import covers
 from vector_memory.storage.records import History
 from vector_memory.writing.indexer import Indexer
 from vector_memory.writing.outbox import Body, Delivery, DeliveryOutcome, Outbox, Verdict, failure
@@ -64,7 +64,7 @@ class Batches:
                 first, content_hash = each[0], hash_of(each[0].content)
                 times = {time for its_hash, time in on_the_way if its_hash == content_hash}
                 times.update(reader.times_of_duplicates(first, content_hash))
-                traces = [] if again else reader.traces.of(first, forms.get(content_hash, (content_hash,)))
+                traces = [] if again else reader.deletions.of(first, forms.get(content_hash, (content_hash,)))
                 if first.kind is MemoryKind.INPUT_PROMPT:
                     missing = without_nearest(each, times)
                     left = without_nearest(missing, {trace.created_at for trace in traces} - times)
@@ -84,7 +84,7 @@ class Batches:
         with self._storage.write() as writer:
             for memory in memories:
                 content_hash = hash_of(memory.content)
-                writer.forget_traces(memory, forms.get(content_hash, (content_hash,)))
+                writer.forget_deletions(memory, forms.get(content_hash, (content_hash,)))
 
     def store(self, memories: Sequence[NewMemory]) -> list[NewMemory]:
         """Store memories in one transaction, and return them without those that were stored before, or deleted.

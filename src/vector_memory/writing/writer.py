@@ -16,7 +16,7 @@ from vector_memory.domain.times import AT_ONCE_SECONDS, after_days
 from vector_memory.domain.validation import as_title
 from vector_memory.settings import Redact
 from vector_memory.storage.base import Reader, Storage, Writer
-from vector_memory.storage.queries.traces import covers
+from vector_memory.storage.queries.deletions import covers
 from vector_memory.storage.records import Embedded, History, Links
 from vector_memory.texts.redaction import redact, redact_within, require_no_secret
 from vector_memory.texts.structure import title_of
@@ -256,7 +256,7 @@ def forms_of(content: str) -> set[str]:
 
 def is_deleted(reader: Reader, memory: NewMemory, forms: Collection[str]) -> bool:
     """Return whether a source's text, with these hashes, belongs to a deleted memory."""
-    return any(covers(trace, memory) for trace in reader.traces.of(memory, forms))
+    return any(covers(trace, memory) for trace in reader.deletions.of(memory, forms))
 
 
 def require_storable(

@@ -110,7 +110,7 @@ def require_equal(source: Storage, target: Storage) -> None:
         assert np.array_equal(tags.vectors, copied.vectors)
         assert copy.vectors.fingerprint() == reader.vectors.fingerprint()
         assert copy.upkeep.portions.lifetimes() == reader.upkeep.portions.lifetimes()
-        assert copy.traces.get_all() == reader.traces.get_all()
+        assert copy.deletions.get_all() == reader.deletions.get_all()
         assert replace(copy.sessions.statistics(), database_bytes=0) == replace(
             reader.sessions.statistics(), database_bytes=0
         )

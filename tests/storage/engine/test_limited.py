@@ -20,9 +20,9 @@ from vector_memory.search.rank import WordWeights
 from vector_memory.storage.base import Reader, Storage, WholeMemory
 from vector_memory.storage.connection import BoundRead, Queries
 from vector_memory.storage.queries.candidates import IndexedScope
+from vector_memory.storage.queries.deletions import Deleted, Deletions
 from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.queries.portions import Lifetimes
-from vector_memory.storage.queries.traces import Deleted, Traces
 from vector_memory.storage.records import Cursor, History, LastIds, Lease, Link, Links, Span
 from vector_memory.storage.restricted import LimitedStorage, LimitedWriter
 
@@ -37,9 +37,9 @@ REFUSED = """
     tags.vectors_of traces.get_all vectors.can_take_over vectors.embedded_passages vectors.mean_vectors
     vectors.next_leased vectors.next_without_vectors vectors.passages vectors.passages_of
 
-    add_chunks add_links add_model add_passages add_traces add_vectors count_tag defer_missing_vectors
-    discard_vectors end_leases expire insert_row keep leave_trace link next_ids note_progress raise_last_ids
-    refresh release_leases remove_links renew_leases replace_vectors set_tag_vectors set_tags set_traces settle
+    add_chunks add_links add_model add_passages add_deletions add_vectors count_tag defer_missing_vectors
+    discard_vectors end_leases expire insert_row keep note_deletion link next_ids note_progress raise_last_ids
+    refresh release_leases remove_links renew_leases replace_vectors set_tag_vectors set_tags set_deletions settle
     take_over unlink
 
     change.release_lease change.take_lease change.without_states keywords.add keywords.clear keywords.fill
@@ -61,7 +61,7 @@ OWN: dict[str, dict[str, Any]] = {
     "memories.count_by": {"by": "kind"},
     "add_passages": {"vectors": unit_vector("x")[None]},
     "candidates.oldest_of_newest": {"passages": 0},
-    "leave_trace": {"memory": Deleted("report", "seen", "{}", "x", "2026", 0)},
+    "note_deletion": {"memory": Deleted("report", "seen", "{}", "x", "2026", 0)},
 }
 """What parameters of a common name get in some methods."""
 
@@ -89,7 +89,7 @@ def fill(storage: Storage) -> dict[str, list[int]]:
     with storage.write() as writer:  # across the two
         writer.supersede(last, [first + 2])
         writer.add_links([Link(first, last, 1.0)])
-        writer.leave_trace(Deleted("report", "hidden", "{}", "hidden", "2026", 0))
+        writer.note_deletion(Deleted("report", "hidden", "{}", "hidden", "2026", 0))
         writer.count_tag("hidden", None, "2027")
         found["chunk_ids"] = [chunk.id for number in found["memory_ids"] for chunk in writer.chunks.of(number)]
     remark = {**about, "metadata": {"parent_report_id": first}}
@@ -120,7 +120,7 @@ def arguments(reader: Reader, limited: Reader, ids: dict[str, list[int]]) -> dic
         "blocks": reader.upkeep.portions.blocks(0, 1),
         "memories": [WholeMemory(memory, [], None)], "tag": "x", "vector": None,
         "vectors": {"x": unit_vector("x")}, "derived": derived(new),
-        "embedded": derived(new).embedded, "traces": Traces([b"x"], []), "model_id": 1,
+        "embedded": derived(new).embedded, "traces": Deletions([b"x"], []), "model_id": 1,
         "model": reader.vectors.models()[0],
         "expires_at": "2030", "at": "2030", "last_ids": LastIds(1, 1), "last": LastIds(1, 1), "of": "memory",
         "is_last": True, "pinned": True, "passages": [Passage(None, 0, 1)], "after": (0, 0), "links": [Link(1, 2, 1.0)],

@@ -24,7 +24,7 @@ from vector_memory.domain import MemoryKind, NewMemory, Project, Scope
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError
 from vector_memory.storage.base import Storage
 from vector_memory.storage.queries import keywords
-from vector_memory.storage.queries.traces import Traces
+from vector_memory.storage.queries.deletions import Deletions
 from vector_memory.storage.records import History, Span
 
 SESSIONS = map("session {}".format, count())
@@ -517,9 +517,9 @@ OWN = new_memory("another word", MemoryKind.INPUT_PROMPT)
 AT = "2026-01-02T03:04:05.000006+00:00"
 
 
-def traces_in(storage: Storage) -> Traces:
+def traces_in(storage: Storage) -> Deletions:
     with storage.read() as reader:
-        return reader.traces.get_all()
+        return reader.deletions.get_all()
 
 
 def add_and_delete(storage: Storage, *, for_good: bool = True) -> None:
@@ -532,12 +532,12 @@ def test_a_deleted_memory_is_recognized_by_its_text_kind_and_session(storage: St
     add_and_delete(storage)
     known = [content_hash(SECRET)]
     with storage.read() as reader:
-        (trace,) = reader.traces.of(SECRET, known)
+        (trace,) = reader.deletions.of(SECRET, known)
         assert trace.created_at == AT < trace.deleted_at <= reader.now()
-        assert reader.traces.of(replace(SECRET, agent_id="b"), ["another hash", *known]) == [trace]
-        assert not reader.traces.of(replace(SECRET, session_id="t"), known)
-        assert not reader.traces.of(replace(SECRET, kind=MemoryKind.REPORT), known)
-        assert not reader.traces.of(SECRET, ["another hash"])
+        assert reader.deletions.of(replace(SECRET, agent_id="b"), ["another hash", *known]) == [trace]
+        assert not reader.deletions.of(replace(SECRET, session_id="t"), known)
+        assert not reader.deletions.of(replace(SECRET, kind=MemoryKind.REPORT), known)
+        assert not reader.deletions.of(SECRET, ["another hash"])
 
 
 def test_a_trace_holds_no_text_and_no_hash_that_can_be_computed_without_the_key(
@@ -559,7 +559,7 @@ def test_what_is_replaced_or_has_no_source_leaves_no_trace(storage: Storage) -> 
     note = add(storage, new_memory("a note", MemoryKind.TAGGED))
     with storage.write() as writer:
         writer.delete(note)
-    assert traces_in(storage) == Traces([], [])
+    assert traces_in(storage) == Deletions([], [])
 
 
 def test_a_memory_is_deleted_with_its_trace_or_not_at_all(storage: Storage) -> None:
@@ -572,7 +572,7 @@ def test_a_memory_is_deleted_with_its_trace_or_not_at_all(storage: Storage) -> N
 
     with pytest.raises(NotFoundError):
         delete_and_fail()
-    assert traces_in(storage) == Traces([], [])
+    assert traces_in(storage) == Deletions([], [])
     with storage.read() as reader:
         assert reader.memories.get(memory_id).content == SECRET.content
 
@@ -582,7 +582,7 @@ def test_a_memory_that_is_deleted_twice_leaves_one_trace_until_it_is_wanted_agai
         add_and_delete(storage)
     assert len(traces_in(storage).rows) == 1
     with storage.write() as writer:
-        writer.forget_traces(SECRET, [content_hash(SECRET)])
+        writer.forget_deletions(SECRET, [content_hash(SECRET)])
     assert traces_in(storage).rows == []
 
 
@@ -595,7 +595,7 @@ def test_traces_of_another_memory_are_recognized_beside_its_own(
     with engine.storage.write() as writer:
         writer.delete(memory_id)
         for _ in range(2):
-            writer.add_traces(traces_in(other.storage))
-        assert len(writer.traces.of(SECRET, [content_hash(SECRET)])) == 1
-        assert len(writer.traces.of(OWN, [content_hash(OWN)])) == 1
+            writer.add_deletions(traces_in(other.storage))
+        assert len(writer.deletions.of(SECRET, [content_hash(SECRET)])) == 1
+        assert len(writer.deletions.of(OWN, [content_hash(OWN)])) == 1
     other.storage.close()

@@ -8,20 +8,20 @@ from vector_memory.extras.postgres.beginnings import State
 from vector_memory.extras.postgres.connection import Connection
 from vector_memory.extras.postgres.statement import COLUMNS, Cursor, Statement, as_postgres, insert_into, rows_of
 from vector_memory.storage import connection
+from vector_memory.storage.base import Reader, Writer
 from vector_memory.storage.cancellation import require_wanted
 from vector_memory.storage.connection import NOTHING, Parameters, Query, Steps, read
 from vector_memory.storage.queries.insert import Numbered
 from vector_memory.storage.queries.passages import LACKING, MODELS, Lacking, Model, Passage, model_from_row
 from vector_memory.storage.queries.pending import PendingQueries
 from vector_memory.storage.records import LastIds, Memory, Pending
-from vector_memory.storage.transactions import Reader, Writer
 
 if TYPE_CHECKING:
     from vector_memory.storage.queries.candidates import Candidates
     from vector_memory.storage.scoring import Vectors
 
 # Modules that import numpy are imported where they are used: commands that only list memories do not need it.
-# ruff: noqa: PLC0415, D102 - the methods are described in storage.transactions
+# ruff: noqa: PLC0415, D102 - the methods are described in storage.base
 
 
 T = TypeVar("T")

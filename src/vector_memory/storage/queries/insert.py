@@ -13,11 +13,11 @@ from vector_memory.domain import SENT, TRAITS, Chunk, Fingerprint, NewMemory
 from vector_memory.domain.fields import MEMORY_COLUMNS
 from vector_memory.storage.connection import Queries, Query, value_of
 from vector_memory.storage.damaged import as_json
-from vector_memory.storage.queries.later import LaterChanges
-from vector_memory.storage.queries.lifecycle import CURRENT, LifecycleChanges
+from vector_memory.storage.queries.deletions import Deleted, DeletionChanges
+from vector_memory.storage.queries.filters import CURRENT
+from vector_memory.storage.queries.lifecycle import LaterChanges, LifecycleChanges
 from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.queries.pending import PendingChanges
-from vector_memory.storage.queries.traces import Deleted, TraceChanges
 from vector_memory.storage.records import Derived, Embedded, History, Memory
 
 if TYPE_CHECKING:  # commands that only list what is stored start without numpy
@@ -117,7 +117,7 @@ class DuplicateQueries(Queries):
         return self.connection.fetch_column(sql, place_of(new, content_hash))
 
 
-class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterChanges, TraceChanges):
+class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterChanges, DeletionChanges):
     """Adds and deletes memories. Each engine implements the abstract methods."""
 
     def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
@@ -245,7 +245,7 @@ class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterCha
     def delete(self, memory_id: int, *, for_good: bool = True) -> int | None:
         """Delete a memory with everything derived from it; return its number of chunks, or None if it did not exist.
 
-        `for_good`: leave a trace, so that its text stays gone when its source is read again.
+        `for_good`: record the deletion, so that its text stays gone when its source is read again.
         """
         sql = """
             select memory_type, session_id, metadata, content_hash, created_at,
@@ -256,7 +256,7 @@ class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterCha
         if found is None:
             return None
         if for_good:
-            self.leave_trace(found)
+            self.note_deletion(found)
         self.bypass(memory_id)
         self.keywords.remove(memory_id)
         self.connection.later("delete from session_memories where id = %(id)s", {"id": memory_id})

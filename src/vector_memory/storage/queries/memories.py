@@ -12,17 +12,17 @@ from vector_memory.domain.validation import LARGEST
 from vector_memory.errors import DatabaseError, expired_memory, no_memory
 from vector_memory.storage.connection import Counted, Queries, Query, Steps, read, value_of
 from vector_memory.storage.damaged import object_in, texts_in, texts_in_each
-from vector_memory.storage.queries.filters import HIDDEN, memory_filter
-from vector_memory.storage.queries.lifecycle import (
+from vector_memory.storage.queries.filters import (
     CURRENT,
     EXPIRED,
-    MOST_COUNTED,
+    HIDDEN,
     PINNED,
     SUPERSEDED,
     UNEXPIRED,
     UNPINNED,
-    Supersession,
+    memory_filter,
 )
+from vector_memory.storage.queries.lifecycle import MOST_COUNTED, Supersession
 from vector_memory.storage.queries.passages import OverVectors, PassageChanges
 from vector_memory.storage.records import (
     CanonicalTag,

@@ -18,7 +18,7 @@ from vector_memory.storage.queries.passages import Model, PassageChanges, Passag
 from vector_memory.storage.records import RECENT_SECONDS, EmbeddedPassage, Lease, Memory, Pending
 
 if TYPE_CHECKING:
-    from vector_memory.storage.transactions import Reader, Writer
+    from vector_memory.storage.base import Reader, Writer
 
 
 MAX_ATTEMPTS = 3

@@ -20,7 +20,7 @@ from vector_memory.storage.records import CanonicalTag, LastIds, StoredChunk
 from vector_memory.texts.terms import RULES
 
 if TYPE_CHECKING:
-    from vector_memory.storage.transactions import Reader, Writer
+    from vector_memory.storage.base import Reader, Writer
 
 
 class WordBlock(NamedTuple):

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 from vector_memory.domain import MemoryKind, Project, Scope
 from vector_memory.storage.connection import Counted, Query, value_of
 from vector_memory.storage.damaged import object_in, texts_in
-from vector_memory.storage.queries.filters import ascii_lower, memory_filter
-from vector_memory.storage.queries.lifecycle import CURRENT, EXPIRED, PINNED, UNEXPIRED
+from vector_memory.storage.queries.filters import CURRENT, EXPIRED, PINNED, UNEXPIRED, ascii_lower, memory_filter
 from vector_memory.storage.queries.passages import OverVectors
 from vector_memory.storage.records import Activity, MemoryCounts, Moment, NamedBy, SessionCounts, SessionSummary, Span
 

@@ -29,8 +29,7 @@ from vector_memory.storage.sqlite.rows import fetch_column, fetch_value, transla
 from vector_memory.storage.sqlite.schema import TEXT_TABLES, TYPES, ModelTables, tables_of
 from vector_memory.storage.sqlite.transactions import SqliteReader, SqliteWriter, vector_dimensions
 from vector_memory.storage.sqlite.vec0 import load_vector_search
-from vector_memory.storage.sqlite.vec0.blocks import are_blocks_consistent, uneven_tables
-from vector_memory.storage.sqlite.vec0.signatures import wrong_signatures
+from vector_memory.storage.sqlite.vec0.blocks import are_blocks_consistent, uneven_tables, wrong_signatures
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ a vector. sqlite-vec checks the lengths of what it reads but nothing else: a zer
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.storage.damaged import DamagedError
-from vector_memory.storage.scoring import numbers_in
-from vector_memory.storage.sqlite.rows import fetch_value
+from vector_memory.storage.queries.candidates import Weights
+from vector_memory.storage.scoring import Numbers, Vectors, numbers_in
+from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.schema import (
     PARTITION_ROWS,
     SIGNATURE_TABLE,
@@ -24,6 +25,7 @@ from vector_memory.storage.sqlite.schema import (
     bits_of_signature,
     tables_of,
 )
+from vector_memory.storage.sqlite.transactions import packed_signatures
 
 DAMAGED_VECTORS = "The vectors in the file are damaged: run `vector-memory doctor --fix`."
 
@@ -173,3 +175,230 @@ def _are_slots_consistent(connection: apsw.Connection, table: str, rows: int) ->
     # Not as tuples, which would take several times the memory.
     kept = np.fromiter(chain.from_iterable(known), np.int64).reshape(-1, 3)
     return np.array_equal(slots[np.argsort(slots[:, 0], kind="stable")], kept)
+
+
+# Finds the likeliest passages by the signatures of their vectors, which a vec0 table keeps with the ids of units.
+#
+# A signature has one bit for each number of a vector: whether it is above 0. The more bits two signatures share, the
+# nearer their vectors usually are (Charikar 2002). A million signatures are 48 MB, which are read in portions; the
+# vectors would be 1.5 GB.
+
+BLOCKS_AT_ONCE = 8
+"""Blocks compared at a time, so that intermediate results stay in the processor's cache."""
+
+OVERSAMPLING = 4
+"""For each requested passage, this many are chosen by the first estimate and ranked by the second."""
+
+NEAREST_SHARE = 4
+"""One in this many of the requested passages is chosen by its estimated cosine alone."""
+
+MAX_TIES = 4
+"""Limit of ties with the last of the highest values, as a multiple of `limit`."""
+
+Signatures = NDArray[np.uint64]
+"""Shape (passages, words)."""
+
+
+class LikelyPassages(NamedTuple):
+    """Passages, and the ids of their units. `complete`: there are no others in the scope."""
+
+    passage_ids: Numbers
+    unit_ids: Numbers
+    complete: bool
+
+
+class Estimated(NamedTuple):
+    """Passages by row, which is the position of a block times SIGNATURES_PER_BLOCK plus a slot, in any order.
+
+    `gains`: what their words are worth; `cosines`: estimates.
+    """
+
+    rows: Numbers
+    signatures: Signatures
+    gains: Vectors
+    cosines: Vectors
+
+    def at(self, positions: Numbers) -> "Estimated":
+        """Return some of them."""
+        return Estimated(
+            self.rows[positions], self.signatures[positions], self.gains[positions], self.cosines[positions]
+        )
+
+
+class Chosen:
+    """Keeps the best of the passages that are added: about `limit`, up to twice as many until it is asked."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._parts: list[Estimated] = []
+        self._kept = 0
+        self._least = (-np.inf, -np.inf)
+        self.complete = True
+        """Whether all that were added are kept."""
+
+    def are_good(self, gains: Vectors, cosines: Vectors) -> Numbers:
+        """Return the positions of passages that may be among the best."""
+        good = np.flatnonzero((cosines >= self._least[0]) | (cosines + gains >= self._least[1]))
+        self.complete = self.complete and len(good) == len(cosines)
+        return good
+
+    def add(self, passages: Estimated) -> None:
+        """Add passages."""
+        self._parts.append(passages)
+        self._kept += len(passages.rows)
+        if self._kept > 2 * self._limit:
+            self.best()
+
+    def best(self) -> Estimated | None:
+        """Return the best, in any order; None: nothing was added."""
+        if not self._parts:
+            return None
+        found = Estimated(*map(np.concatenate, zip(*self._parts, strict=True)))
+        if len(found.rows) > self._limit:
+            sums = found.cosines + found.gains
+            found, self.complete = found.at(best_by_either(found.cosines, sums, self._limit)), False
+            shares = self._limit // NEAREST_SHARE, self._limit - self._limit // NEAREST_SHARE
+            self._least = (
+                float(np.partition(found.cosines, -shares[0])[-shares[0]]) if shares[0] else np.inf,
+                float(np.partition(found.cosines + found.gains, -shares[1])[-shares[1]]),
+            )
+        self._parts, self._kept = [found], len(found.rows)
+        return found
+
+
+def likeliest_passages(
+    connection: apsw.Connection,
+    table: str,
+    kind: int | None,
+    query: Vectors,
+    worth: Weights,
+    limit: int,
+    newest: int | None,
+) -> LikelyPassages:
+    """Return about `limit` passages of a kind likeliest to have the highest sums of cosine and worth.
+
+    `table`: the one with the signatures.
+
+    Signatures are compared twice. The first estimate is the number of bits that are equal to the query's. The second,
+    for the best of these, sums the numbers of the query itself, each added or subtracted as the signature's bit says.
+    For normally distributed numbers both are unbiased estimates of the cosine. Raises DamagedError.
+    """
+    most = -1 if newest is None else 2 + newest // SIGNATURES_PER_BLOCK
+    sql = f"select chunk_id from {table}_chunks where partition00 = ? order by chunk_id desc limit ?"
+    blocks = fetch_column(connection, sql, (kind, most))[::-1]
+    if not blocks:
+        return LikelyPassages(np.empty(0, np.int64), np.empty(0, np.int64), complete=True)
+    units = np.empty((len(blocks), SIGNATURES_PER_BLOCK), np.int64)
+    read_blocks(connection, f"{table}_metadatachunks00", "data", blocks, units)
+    chosen = Chosen(OVERSAMPLING * limit)
+    estimate(connection, f"{table}_vector_chunks00", blocks, units, query, worth, chosen)
+    found, complete = chosen.best(), chosen.complete
+    if found is None:
+        return LikelyPassages(np.empty(0, np.int64), np.empty(0, np.int64), complete=True)
+    if len(found.rows) > limit:
+        closer = agreement(found.signatures, query)
+        found, complete = found.at(best_by_either(closer, closer + found.gains, limit)), False
+    return LikelyPassages(passages_at(connection, table, blocks, found.rows), units.ravel()[found.rows], complete)
+
+
+def estimate(
+    connection: apsw.Connection,
+    vectors: str,
+    blocks: list[int],
+    units: Numbers,
+    query: Vectors,
+    worth: Weights,
+    chosen: Chosen,
+) -> None:
+    """Add the passages of the scope, with the first estimate of their cosines, to the chosen ones."""
+    words = packed_signatures(query.reshape(1, -1)).view(np.uint64)[0]
+    by_bits = np.cos(np.linspace(0, np.pi, len(query) + 1, dtype=np.float32))
+    buffer = np.empty((BLOCKS_AT_ONCE, SIGNATURES_PER_BLOCK, len(words)), np.uint64)
+    for start in range(0, len(blocks), BLOCKS_AT_ONCE):
+        gains = worth.of(units[start : start + BLOCKS_AT_ONCE].ravel())
+        inside = np.flatnonzero(gains > -np.inf)
+        if not len(inside):
+            continue
+        first, end = inside[0] // SIGNATURES_PER_BLOCK, inside[-1] // SIGNATURES_PER_BLOCK + 1
+        read_blocks(connection, vectors, "vectors", blocks[start + first : start + end], buffer)
+        signatures = buffer.reshape(-1, len(words))[inside[0] % SIGNATURES_PER_BLOCK :][: inside[-1] - inside[0] + 1]
+        if len(inside) < len(signatures):
+            signatures = signatures.take(inside - inside[0], axis=0)
+        gains = gains[inside]
+        cosines = by_bits.take(unequal_bits(signatures, words), mode="clip")
+        good = chosen.are_good(gains, cosines)
+        rows = start * SIGNATURES_PER_BLOCK + inside[good]
+        chosen.add(Estimated(rows, signatures[good], gains[good], cosines[good]))
+
+
+def passages_at(connection: apsw.Connection, table: str, blocks: list[int], rows: Numbers) -> Numbers:
+    """Return the ids of the passages in some rows. Raises DamagedError."""
+    ids = np.empty(len(rows), np.int64)
+    size, buffer = ids.itemsize, ids.data.cast("B")
+    try:
+        with connection.blob_open("main", f"{table}_chunks", "rowids", blocks[0], writeable=False) as blob:
+            current = -1
+            for position, row in enumerate(rows.tolist()):
+                block, slot = divmod(row, SIGNATURES_PER_BLOCK)
+                if block != current:
+                    blob.reopen(blocks[block])
+                    current = block
+                blob.seek(slot * size)
+                blob.read_into(buffer, position * size, size)
+    except (apsw.SQLError, ValueError, TypeError):
+        raise DamagedError(DAMAGED_VECTORS) from None
+    return ids
+
+
+def wrong_signatures(
+    connection: apsw.Connection, table: str, vectors_of: Callable[[list[int]], tuple[Numbers, Vectors]]
+) -> Iterator[int]:
+    """Yield the passages that have the signature of another vector in a table, whose blocks must be consistent.
+
+    `vectors_of`: returns the ids of those passages that have vectors, ascending, and the vectors.
+    """
+    sql = f"""
+        select validity, rowids, vectors from {table}_chunks join {table}_vector_chunks00 v on v._rowid_ = chunk_id
+    """
+    for validity, rowids, signatures in connection.execute(sql):
+        used = np.flatnonzero(np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little"))
+        ids = np.frombuffer(rowids, np.int64)[used]
+        known, vectors = vectors_of(ids.tolist())
+        signed = np.frombuffer(signatures, np.uint8).reshape(SIGNATURES_PER_BLOCK, -1)[used[np.argsort(ids)]]
+        is_wrong = packed_signatures(vectors) != signed[np.isin(np.sort(ids), known)]
+        yield from known[is_wrong.any(axis=1)].tolist()
+
+
+def unequal_bits(signatures: Signatures, wanted: NDArray[np.uint64]) -> NDArray[np.uint16]:
+    """Return the number of bits in which each signature differs from the wanted one."""
+    differences = np.zeros(len(signatures), np.uint16)
+    for number, word in enumerate(wanted):
+        differences += np.bitwise_count(signatures[:, number] ^ word)
+    return differences
+
+
+def agreement(signatures: Signatures, query: Vectors) -> Vectors:
+    """Return the second estimate of the cosines of passages with a query."""
+    signs = np.unpackbits(signatures.view(np.uint8), axis=1, count=len(query))
+    agreed = 2 * np.vecdot(signs.astype(np.float32), query) - query.sum()
+    closer: Vectors = agreed / np.sqrt(np.float32(2 * len(query) / np.pi))
+    return closer
+
+
+def best_by_either(cosines: Vectors, sums: Vectors, limit: int) -> Numbers:
+    """Return the positions of about `limit` values, ascending: the highest sums, and some of the highest cosines."""
+    is_best = is_high(cosines, limit // NEAREST_SHARE) | is_high(sums, limit - limit // NEAREST_SHARE)
+    return np.flatnonzero(is_best)
+
+
+def is_high(values: Vectors, limit: int) -> NDArray[np.bool_]:
+    """Return for each value whether it is one of the `limit` highest, or equal to the last of these.
+
+    Different vectors can have equal signatures, so ties are kept, up to MAX_TIES times `limit`.
+    """
+    if not 0 < limit < len(values):
+        return np.full(len(values), limit > 0)
+    enough = np.partition(values, -limit)[-limit]
+    found: NDArray[np.bool_] = values >= enough
+    found[np.flatnonzero(values == enough)[MAX_TIES * limit :]] = False
+    return found

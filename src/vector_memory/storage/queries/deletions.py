@@ -1,7 +1,7 @@
-"""Traces of deleted memories, so that they stay gone when the sources of their texts are read again.
+"""Deletions of deleted memories, so that they stay gone when the sources of their texts are read again.
 
 A trace is a keyed hash of a text and its origin, with the times at which the memory was created and deleted. It does
-not reveal the text. Each memory has a random key, and the keys of memories whose traces it took over.
+not reveal the text. Each memory has a random key, and the keys of memories whose records it took over.
 """
 
 import hmac
@@ -30,22 +30,22 @@ class Deleted(NamedTuple):
     chunk_count: int
 
 
-class Trace(NamedTuple):
-    """A row of `traces`."""
+class Deletion(NamedTuple):
+    """A deleted memory: a row of `traces`. Another name of the table would need another version of the files."""
 
     digest: bytes
     created_at: str
     deleted_at: str
 
 
-class Traces(NamedTuple):
-    """All traces of a memory, and the keys of their hashes."""
+class Deletions(NamedTuple):
+    """All deleted memories of a memory, and the keys of their hashes."""
 
     keys: list[bytes]
-    rows: list[Trace]
+    rows: list[Deletion]
 
 
-class TraceQueries(Queries):
+class DeletionQueries(Queries):
     """Recognizes texts whose memories were deleted."""
 
     @cached_property
@@ -53,13 +53,13 @@ class TraceQueries(Queries):
         """The keys of the hashes."""
         return self.connection.fetch_column("select key from trace_keys order by key {exempt:random numbers}")
 
-    def get_all(self) -> Traces:
-        """Return all traces, in a fixed order."""
+    def get_all(self) -> Deletions:
+        """Return all deleted memories, in a fixed order."""
         sql = "select digest, created_at, deleted_at from traces order by digest, created_at"
-        return Traces(self.keys, self.connection.fetch(Trace, sql))
+        return Deletions(self.keys, self.connection.fetch(Deletion, sql))
 
-    def of(self, new: NewMemory, hashes: Iterable[str]) -> list[Trace]:
-        """Return the traces of a memory whose text had one of these hashes, of the same kind and origin.
+    def of(self, new: NewMemory, hashes: Iterable[str]) -> list[Deletion]:
+        """Return the deleted memories whose text had one of these hashes, of the same kind and origin.
 
         A file outside repositories has the root that a command names, which may be any folder above it.
         """
@@ -68,56 +68,56 @@ class TraceQueries(Queries):
         root = new.metadata.get("root")
         folders = [None] if root is None else PurePath(str(root), str(new.metadata.get("source"))).parents
         asked = [
-            Query(Trace, sql, {"digest": digest_of(key, str(new.kind), new.session_id, folder, content_hash)})
+            Query(Deletion, sql, {"digest": digest_of(key, str(new.kind), new.session_id, folder, content_hash)})
             for key in self.keys
             for content_hash in set(hashes)
             for folder in folders
         ]
-        return [trace for found in self.connection.batch(*asked) for trace in found] if asked else []
+        return [one for found in self.connection.batch(*asked) for one in found] if asked else []
 
 
-class TraceChanges(Queries):
-    """Leaves traces."""
+class DeletionChanges(Queries):
+    """Records what is deleted."""
 
-    traces: TraceQueries
+    deletions: DeletionQueries
 
-    def leave_trace(self, memory: Deleted) -> None:
+    def note_deletion(self, memory: Deleted) -> None:
         """Note that a memory is deleted, unless it has neither a session nor a file, and so no source."""
         metadata: Mapping[str, Any] = {}
         with suppress(DamagedError):
             metadata = object_in(memory.metadata)
         if memory.session_id is None and "root" not in metadata:
             return
-        if not self.traces.keys:
-            self.traces.keys.append(token_bytes(KEY_BYTES))
-            self.connection.insert("trace_keys", [{"key": self.traces.keys[0]}])
+        if not self.deletions.keys:
+            self.deletions.keys.append(token_bytes(KEY_BYTES))
+            self.connection.insert("trace_keys", [{"key": self.deletions.keys[0]}])
         root = metadata.get("root")
-        digest = digest_of(self.traces.keys[0], memory.memory_type, memory.session_id, root, memory.content_hash)
+        digest = digest_of(self.deletions.keys[0], memory.memory_type, memory.session_id, root, memory.content_hash)
         sql = """
             insert into traces (digest, created_at, deleted_at) values (%(digest)s, %(created_at)s, {utc})
             on conflict (digest, created_at) do update set deleted_at = excluded.deleted_at
         """
         self.connection.later(sql, {"digest": digest, "created_at": memory.created_at})
 
-    def add_traces(self, traces: Traces) -> None:
-        """Add traces of another memory, with their keys."""
-        self.connection.insert("trace_keys", [{"key": key} for key in traces.keys], "on conflict do nothing")
-        self.connection.insert("traces", [trace._asdict() for trace in traces.rows], "on conflict do nothing")
-        self.traces.__dict__.pop("keys", None)
+    def add_deletions(self, found: Deletions) -> None:
+        """Add what was deleted from another memory, with the keys."""
+        self.connection.insert("trace_keys", [{"key": key} for key in found.keys], "on conflict do nothing")
+        self.connection.insert("traces", [one._asdict() for one in found.rows], "on conflict do nothing")
+        self.deletions.__dict__.pop("keys", None)
 
-    def set_traces(self, traces: Traces) -> None:
-        """Replace all traces by those of another memory."""
+    def set_deletions(self, found: Deletions) -> None:
+        """Replace all records by those of another memory."""
         self.connection.later("delete from traces")
         self.connection.later("delete from trace_keys")
-        self.add_traces(traces)
+        self.add_deletions(found)
 
-    def forget_traces(self, new: NewMemory, hashes: Iterable[str]) -> None:
+    def forget_deletions(self, new: NewMemory, hashes: Iterable[str]) -> None:
         """Forget that a text was deleted, because it is wanted again."""
-        for digest in {trace.digest for trace in self.traces.of(new, hashes)}:
+        for digest in {one.digest for one in self.deletions.of(new, hashes)}:
             self.connection.later("delete from traces where digest = %(digest)s", {"digest": digest})
 
 
-def covers(trace: Trace, new: NewMemory) -> bool:
+def covers(deletion: Deletion, new: NewMemory) -> bool:
     """Return whether a source's text is a deleted memory's, given the same text and origin.
 
     A prompt matches only if it was written at the same time, because people repeat themselves. Any other memory
@@ -126,8 +126,8 @@ def covers(trace: Trace, new: NewMemory) -> bool:
     if "root" in new.metadata:
         return True
     if new.kind is MemoryKind.INPUT_PROMPT:
-        return trace.created_at == new.created_at
-    return new.created_at is not None and new.created_at <= max(trace.deleted_at, trace.created_at)
+        return deletion.created_at == new.created_at
+    return new.created_at is not None and new.created_at <= max(deletion.deleted_at, deletion.created_at)
 
 
 def digest_of(key: bytes, kind: str, session_id: str | None, root: object, content_hash: str) -> bytes:
