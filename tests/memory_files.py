@@ -12,10 +12,10 @@ from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.settings import Settings, memory_address
+from vector_memory.storage.sqlite.connecting import load_vector_search
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.inspection import inspect
 from vector_memory.storage.sqlite.transactions import SqliteReader
-from vector_memory.storage.sqlite.vec0 import load_vector_search
 from vector_memory.upkeep.doctor import Doctor
 from vector_memory.upkeep.doctor.agreement import are_words_correct
 from vector_memory.upkeep.doctor.report import Level, Report

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 import vector_memory.storage.sqlite.connecting
-import vector_memory.storage.sqlite.vec0
 import vector_memory.texts.tokens
 import vector_memory.upkeep.doctor.place
 from memory_files import examine, found, said
@@ -27,7 +26,7 @@ def test_an_unsafe_sqlite_is_reported(path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_extension_that_cannot_be_loaded_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_memory.storage.sqlite.vec0, "vector_search_library", lambda: "/nowhere/vec0")
+    monkeypatch.setattr(vector_memory.storage.sqlite.connecting, "vector_search_library", lambda: "/nowhere/vec0")
     assert "vector-search" in found(examine(path))
 
 

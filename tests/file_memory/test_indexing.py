@@ -25,7 +25,7 @@ from vector_memory.files.folder import MemoryFolder
 from vector_memory.files.index_file import IndexFile, file_scope
 from vector_memory.files.search import FileSearch
 from vector_memory.settings import Settings
-from vector_memory.storage.sqlite import file_index, vec0
+from vector_memory.storage.sqlite import connecting, file_index
 from vector_memory.store import SessionMemoryStore
 from vector_memory.writing import indexer
 from waiting import PATIENCE, at_once, eventually
@@ -230,7 +230,7 @@ def test_words_are_searched_when_sqlite_vec_cannot_be_loaded(
     (folder / "a.md").write_text("Old words.")
     steps.all()
     with monkeypatch.context() as without_extension:
-        without_extension.setattr(vec0, "vector_search_library", lambda: str(folder / "none"))
+        without_extension.setattr(connecting, "vector_search_library", lambda: str(folder / "none"))
         without = index_of(index_file, EmbeddingModel(ToyEngine))
         (folder / "a.md").write_text("New words.")
         for text in ("New words.", "Newer words."):

@@ -171,7 +171,9 @@ def test_a_session_that_has_lost_its_named_statements_is_sent_them_without_names
     for _ in range(7):  # psycopg names a statement after five uses
         before = ids(storage)
     with storage.read() as reader:
-        reader.raw.execute("do $$ begin execute 'deallocate all'; end $$")  # psycopg would notice a plain one
+        reader.connection.raw.execute(
+            "do $$ begin execute 'deallocate all'; end $$"
+        )  # psycopg would notice a plain one
     assert ids(storage) == before
 
 
@@ -179,14 +181,14 @@ def test_the_first_error_of_a_batch_is_raised_though_others_follow_while_it_is_s
     others = [Statement("select length(%s::text)", ("x" * length,)) for length in range(0, 60_000, 200)]
     for _ in range(3):
         with pytest.raises(DatabaseError) as failure, storage.read() as reader:
-            reader.raw.together(Statement("select 1 / 0"), *others)
+            reader.connection.raw.together(Statement("select 1 / 0"), *others)
         assert not isinstance(failure.value, UnreachableError), f"{failure.value}"
 
 
 def test_an_error_of_the_server_tells_no_sql_and_no_content(storage: PostgresStorage) -> None:
     sql = "insert into canonical_tags (tag, created_at) values ('secret words', null)"
     with pytest.raises(DatabaseError) as raised, storage.write() as writer:
-        writer.raw.later(sql)
+        writer.connection.raw.later(sql)
     said = repr(raised.value) + repr(raised.value.__cause__)
     assert "The database server reported a failure. Nothing was changed" in said
     assert not [word for word in ("secret", "insert", "canonical") if word in said]
@@ -200,7 +202,7 @@ def fail_unnoticed(writer: PostgresWriter) -> None:
     writer.count_tag("tag", None, "2026")
     writer.cursor()
     with suppress(psycopg.errors.UndefinedTable):
-        writer.raw.execute("select * from nothing")
+        writer.connection.raw.execute("select * from nothing")
 
 
 def test_a_transaction_after_a_failed_statement_is_not_acknowledged(storage: PostgresStorage) -> None:
@@ -404,7 +406,7 @@ def test_an_answer_that_comes_in_pieces_stops_no_other_thread(
             for _ in range(20):
                 with storage.read() as reader:
                     assert reader.memories.ids(Scope()) == [1]
-                connection = reader.raw
+                connection = reader.connection.raw
                 with monkeypatch.context() as patch:
                     patch.setattr(connection, "pgconn", NeverWaiting(connection.pgconn))
                     assert connection.is_usable()

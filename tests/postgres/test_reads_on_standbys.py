@@ -45,7 +45,7 @@ def opened(url: str) -> Storage:
 def place(storage: Storage) -> str:
     """Return the server that is read."""
     with storage.read() as reader:
-        return str(reader.raw.info.host)  # type: ignore[attr-defined]
+        return str(reader.connection.raw.info.host)  # type: ignore[attr-defined]
 
 
 def is_read(storage: Storage) -> bool:

@@ -152,7 +152,7 @@ def test_a_read_that_a_standby_ends_is_told_so(pair: tuple[Cluster, Cluster]) ->
 
         def read() -> None:
             with pytest.raises(DatabaseError) as raised, reading.read() as reader:
-                reader.raw.execute("select count(*), pg_sleep(600) from session_memories")
+                reader.connection.raw.execute("select count(*), pg_sleep(600) from session_memories")
             said.append(f"{raised.value}")
 
         reader = threading.Thread(target=read, daemon=True)

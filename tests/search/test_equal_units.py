@@ -21,7 +21,7 @@ from vector_memory.storage.postings import indexed
 from vector_memory.storage.queries.candidates import Likely
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History
 from vector_memory.storage.sqlite.candidates import SqliteCandidates
-from vector_memory.storage.sqlite.vec0.blocks import MAX_TIES
+from vector_memory.storage.sqlite.vec0 import MAX_TIES
 from vector_memory.store import SessionMemoryStore
 
 REPORTS = Scope("report")

@@ -23,9 +23,10 @@ from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.queries.passages import FIRST_MODEL
 from vector_memory.storage.scoring import Numbers, Vectors
 from vector_memory.storage.sqlite import schema, vec0
+from vector_memory.storage.sqlite.connecting import load_vector_search
 from vector_memory.storage.sqlite.rows import fetch_column
 from vector_memory.storage.sqlite.schema import SIGNATURE_TABLE, SIGNATURES_PER_BLOCK, tables_of
-from vector_memory.storage.sqlite.vec0.blocks import (
+from vector_memory.storage.sqlite.vec0 import (
     BLOCKS,
     BLOCKS_AT_ONCE,
     Chosen,
@@ -40,7 +41,15 @@ from vector_memory.store import SessionMemoryStore
 
 CHUNK_TABLE = tables_of(FIRST_MODEL).chunks
 
-SRC = Path(vec0.__file__).parents[2].parent
+SHADOW_TABLES = {
+    "info": {"key", "value"},
+    "chunks": {"chunk_id", "size", "sequence_id", "partition00", "validity", "rowids"},
+    "rowids": {"rowid", "id", "chunk_id", "chunk_offset"},
+    "vector_chunks00": {"rowid", "vectors"},
+}
+"""The tables of a vec0 table that `vec0` relies on, by the suffixes of their names, and their columns."""
+
+SRC = Path(vec0.__file__).parents[2]
 DIMENSIONS = 100
 """Of the vectors whose signatures are written: these have two words, the second of which is not full."""
 
@@ -48,7 +57,7 @@ DIMENSIONS = 100
 @pytest.fixture
 def connection() -> apsw.Connection:
     connection = apsw.Connection(":memory:")
-    vec0.load_vector_search(connection)
+    load_vector_search(connection)
     connection.execute(schema.vector_tables(4)[CHUNK_TABLE])
     connection.execute(schema.vector_tables(DIMENSIONS)[SIGNATURE_TABLE])
     rows = np.arange(400, dtype=np.float32).reshape(100, 4)
@@ -67,7 +76,7 @@ def test_the_installed_release_is_the_one_that_the_adapter_was_written_for(conne
 
 def test_the_tables_of_a_vec0_table_are_those_that_the_adapter_names(connection: apsw.Connection) -> None:
     for table in (CHUNK_TABLE, SIGNATURE_TABLE):
-        expected = vec0.shadow_tables(int(table == SIGNATURE_TABLE))
+        expected = SHADOW_TABLES | ({"metadatachunks00": {"rowid", "data"}} if table == SIGNATURE_TABLE else {})
         names = fetch_column(connection, "select name from sqlite_schema where name glob ?", (f"{table}_*",))
         assert {name.removeprefix(f"{table}_") for name in names} == expected.keys()
         for suffix, columns in expected.items():
@@ -208,7 +217,7 @@ def test_no_other_module_names_the_tables_of_sqlite_vec() -> None:
         for path in SRC.rglob("*.py")
         if any(suffix in path.read_text(encoding="utf-8") for suffix in suffixes)
     }
-    assert named == {f"storage/sqlite/vec0/{name}.py" for name in ("__init__", "blocks", "signatures")}
+    assert named == {"storage/sqlite/vec0.py"}
 
 
 def test_sqlite_vec_compares_nothing_and_filters_by_integers_only() -> None:
@@ -221,10 +230,10 @@ def test_sqlite_vec_compares_nothing_and_filters_by_integers_only() -> None:
 
 def test_a_statement_that_binds_a_numpy_number_fails_in_every_test(tmp_path: Path) -> None:
     with closing(open_sqlite(tmp_path)) as storage, storage.write() as writer:
-        assert writer.raw.execute("select typeof(?)", (1,)).get == "integer"
+        assert writer.connection.raw.execute("select typeof(?)", (1,)).get == "integer"
         for number in (np.int64(1), np.float32(1), np.bool_(1)):
             with pytest.raises(AssertionError, match="binds"):
-                writer.raw.execute("select ?", (number,))
+                writer.connection.raw.execute("select ?", (number,))
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, 3e38, 9.0])

@@ -221,8 +221,3 @@ def value_of(**columns: Any) -> Any:
     """Return the value of a row with one column."""
     (value,) = columns.values()
     return value
-
-
-def texts(values: Sequence[Any]) -> list[str]:
-    """Convert values to strings for a parameter."""
-    return list(map(str, values))

@@ -33,8 +33,8 @@ OF_HIDDEN = re.compile(r"hidden|9000\d\d")
 
 REFUSED = """
     last_ids lifecycle.expired lifecycle.of lifecycle.wrong links.after memories.corrections memories.expendable
-    memories.find_copy memories.ids memories.imprints raw sessions.counts sessions.statistics tags.canonical
-    tags.vectors_of traces.get_all vectors.can_take_over vectors.embedded_passages vectors.mean_vectors
+    deletions.get_all memories.find_copy memories.ids memories.imprints sessions.counts sessions.statistics
+    tags.canonical tags.vectors_of vectors.can_take_over vectors.embedded_passages vectors.mean_vectors
     vectors.next_leased vectors.next_without_vectors vectors.passages vectors.passages_of
 
     add_chunks add_links add_model add_passages add_deletions add_vectors count_tag defer_missing_vectors
@@ -120,7 +120,7 @@ def arguments(reader: Reader, limited: Reader, ids: dict[str, list[int]]) -> dic
         "blocks": reader.upkeep.portions.blocks(0, 1),
         "memories": [WholeMemory(memory, [], None)], "tag": "x", "vector": None,
         "vectors": {"x": unit_vector("x")}, "derived": derived(new),
-        "embedded": derived(new).embedded, "traces": Deletions([b"x"], []), "model_id": 1,
+        "embedded": derived(new).embedded, "deletions": Deletions([b"x"], []), "model_id": 1,
         "model": reader.vectors.models()[0],
         "expires_at": "2030", "at": "2030", "last_ids": LastIds(1, 1), "last": LastIds(1, 1), "of": "memory",
         "is_last": True, "pinned": True, "passages": [Passage(None, 0, 1)], "after": (0, 0), "links": [Link(1, 2, 1.0)],

@@ -147,7 +147,7 @@ class PostgresCandidates(Candidates):
 
     def _fetched(self, sql: str, ids: list[int]) -> tuple[Numbers, Vectors]:
         """Return rows of id and vector as arrays."""
-        rows = self.connection.unchecked.execute(sql, (np.array(ids, np.int64),), binary=True).fetchall() if ids else []
+        rows = self.connection.unchecked.execute(sql, (ids,), binary=True).fetchall() if ids else []
         found, sent = zip(*rows, strict=True) if rows else ((), ())
         dimensions = 1 if self.model is None else self.model.fingerprint.dimensions
         return np.array(found, np.int64), as_vectors(sent, dimensions)

@@ -16,8 +16,6 @@ from vector_memory.extras.postgres.schema import TABLES
 from vector_memory.storage.connection import UNLIMITED_FRAGMENTS, Fragment
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from vector_memory.extras.postgres.connection import Connection
     from vector_memory.storage.scoring import Numbers, Vectors
 
@@ -170,42 +168,24 @@ def fetch_column(connection: "Connection", sql: str, parameters: Parameters = No
 # Arrays of numbers and vectors as PostgreSQL sends and receives them, without text.
 
 
-ELEMENTS = {"l": (20, 1016), "q": (20, 1016), "f": (700, 1021)}
-"""The types of the elements of NumPy's arrays, and those of the arrays: bigint and real."""
-
-
-class ArrayDumper(Dumper):
-    """Sends an array of NumPy as a `bigint[]` or `real[]` of one dimension."""
+class VectorsDumper(Dumper):
+    """Sends an array of 32-bit floats as a `real[]` of one dimension."""
 
     format = Format.BINARY
+    oid = 1021
 
-    def __init__(self, cls: type, context: Any = None, *, code: str = "") -> None:
-        super().__init__(cls, context)
-        if code:
-            self.oid = ELEMENTS[code][1]
-
-    def get_key(self, obj: "np.ndarray[Any, Any]", format: Any) -> Any:  # noqa: A002, ARG002 - named by psycopg
-        """Return what chooses a dumper: the type of the elements."""
-        return (self.cls, obj.dtype.char)
-
-    def upgrade(self, obj: "np.ndarray[Any, Any]", format: Any) -> "ArrayDumper":  # noqa: A002, ARG002
-        """Return the dumper for arrays with such elements."""
-        return ArrayDumper(self.cls, code=obj.dtype.char)
-
-    def dump(self, obj: "np.ndarray[Any, Any]") -> bytes:
+    def dump(self, obj: "Vectors") -> bytes:
         """Return a header and the elements, each after its length."""
         import numpy as np  # noqa: PLC0415
 
-        values = obj.ravel()
-        elements = np.empty(len(values), [("size", ">i4"), ("value", values.dtype.newbyteorder(">"))])
-        elements["size"], elements["value"] = values.itemsize, values
-        header = [1, 0, ELEMENTS[values.dtype.char][0], len(values), 1] if len(values) else [0, 0, 20]
-        return np.array(header, ">i4").tobytes() + elements.tobytes()
+        elements = np.empty(obj.size, [("size", ">i4"), ("value", ">f4")])
+        elements["size"], elements["value"] = 4, obj.ravel()
+        return np.array([1, 0, 700, obj.size, 1], ">i4").tobytes() + elements.tobytes()
 
 
 def register(adapters: AdaptersMap) -> None:
-    """Let a connection send arrays of NumPy."""
-    adapters.register_dumper("numpy.ndarray", ArrayDumper)
+    """Let a connection send vectors of NumPy."""
+    adapters.register_dumper("numpy.ndarray", VectorsDumper)
 
 
 def as_vectors(sent: Sequence[bytes], dimensions: int) -> "Vectors":

@@ -161,13 +161,8 @@ class PostgresReader(Reader):
     def __init__(self, connection: Connection) -> None:
         super().__init__(PostgresVectors(PostgresConnection(connection)))
 
-    @property
-    def raw(self) -> Connection:
-        """The connection of psycopg."""
-        return self.connection.raw
-
     def last_ids(self) -> LastIds:
-        return LastIds(self.raw.state.last_memory_id, self.raw.state.last_chunk_id)
+        return LastIds(self.connection.raw.state.last_memory_id, self.connection.raw.state.last_chunk_id)
 
     @property
     def gaps(self) -> Sequence[range]:
@@ -178,7 +173,7 @@ class PostgresWriter(PostgresReader, Writer):
     """A writer over a connection in a write transaction."""
 
     def raise_last_ids(self, last: LastIds) -> None:
-        state = self.raw.state
+        state = self.connection.raw.state
         state.last_memory_id = max(state.last_memory_id, last.memory)
         state.last_chunk_id = max(state.last_chunk_id, last.chunk)
         state.has_new_ids = True
@@ -191,10 +186,10 @@ class PostgresWriter(PostgresReader, Writer):
         self.connection.later(ANALYZE)
 
     def next_ids(self, of: Numbered, count: int) -> list[int]:
-        return self.raw.state.next_ids(of, count)
+        return self.connection.raw.state.next_ids(of, count)
 
     def make_room(self, model: Model) -> None:
-        self.raw.state.dimensions = model.fingerprint.dimensions
+        self.connection.raw.state.dimensions = model.fingerprint.dimensions
         sql = "update namespace set dimensions = %(length)s where dimensions <> %(length)s"
         self.connection.later(sql, {"length": model.fingerprint.dimensions})
 
@@ -212,9 +207,9 @@ class PostgresWriter(PostgresReader, Writer):
     ) -> None:
         if not passages:
             return
-        first, *_ = self.raw.state.next_ids("passage", len(passages))
+        first, *_ = self.connection.raw.state.next_ids("passage", len(passages))
         chunks, starts, ends = (list(column) for column in zip(*passages, strict=True))
-        self.raw.later(
+        self.connection.raw.later(
             ADD_PASSAGES,
             {
                 "model": model_id,

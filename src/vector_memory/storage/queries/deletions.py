@@ -99,17 +99,17 @@ class DeletionChanges(Queries):
         """
         self.connection.later(sql, {"digest": digest, "created_at": memory.created_at})
 
-    def add_deletions(self, found: Deletions) -> None:
+    def add_deletions(self, deletions: Deletions) -> None:
         """Add what was deleted from another memory, with the keys."""
-        self.connection.insert("trace_keys", [{"key": key} for key in found.keys], "on conflict do nothing")
-        self.connection.insert("traces", [one._asdict() for one in found.rows], "on conflict do nothing")
+        self.connection.insert("trace_keys", [{"key": key} for key in deletions.keys], "on conflict do nothing")
+        self.connection.insert("traces", [one._asdict() for one in deletions.rows], "on conflict do nothing")
         self.deletions.__dict__.pop("keys", None)
 
-    def set_deletions(self, found: Deletions) -> None:
+    def set_deletions(self, deletions: Deletions) -> None:
         """Replace all records by those of another memory."""
         self.connection.later("delete from traces")
         self.connection.later("delete from trace_keys")
-        self.add_deletions(found)
+        self.add_deletions(deletions)
 
     def forget_deletions(self, new: NewMemory, hashes: Iterable[str]) -> None:
         """Forget that a text was deleted, because it is wanted again."""

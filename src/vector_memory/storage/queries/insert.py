@@ -82,13 +82,6 @@ class Unindexed(NamedTuple):
     chunk_ids: str
 
 
-class EnrichedChunk(NamedTuple):
-    """A chunk, and whether its passages were embedded with a header in front."""
-
-    id: int
-    enriched: bool
-
-
 class DuplicateQueries(Queries):
     """Finds the memory with the same content in the same place. A writer also reads where its words would go."""
 
@@ -230,12 +223,12 @@ class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterCha
             select id, is_contextually_enriched as enriched from memory_chunks
             where parent_id = %(id)s order by chunk_index
         """
-        chunks = self.connection.fetch(EnrichedChunk, sql, {"id": memory.id})
+        chunks: list[dict[str, Any]] = self.connection.fetch(dict, sql, {"id": memory.id})
         self.keywords.remove(memory.id)
         if words.units:
-            unit_ids = [chunk.id for chunk in chunks] or [memory.id]
+            unit_ids = [chunk["id"] for chunk in chunks] or [memory.id]
             self.keywords.add(memory.id, memory.memory_type, unit_ids, words)
-        if not any(chunk.enriched for chunk in chunks):
+        if not any(chunk["enriched"] for chunk in chunks):
             return False
         sql = "update session_memories set embedding_model_id = null where id = %(id)s"
         self.connection.later(sql, {"id": memory.id})

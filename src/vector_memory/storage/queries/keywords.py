@@ -62,13 +62,6 @@ class PostingsRow(NamedTuple):
     postings: bytes
 
 
-class KindOf(NamedTuple):
-    """A memory, and the kind whose blocks have its words."""
-
-    id: int
-    kind: str
-
-
 class UnitText(NamedTuple):
     """A unit, and its searchable text."""
 
@@ -166,10 +159,11 @@ class KeywordIndex:
 
     def fill(self) -> None:
         """Index all memories; none may be indexed yet. One memory is in RAM at a time."""
-        sql = "select id, memory_type as kind from session_memories order by id"
-        for memory in self.connection.fetch(KindOf, sql):
-            if units := self.units_of(memory.id):
-                self.add(memory.id, memory.kind, [unit.id for unit in units], indexed([unit.text for unit in units]))
+        sql = "select id as memory_id, memory_type as kind from session_memories order by id"
+        memories: list[dict[str, Any]] = self.connection.fetch(dict, sql)
+        for memory in memories:
+            if units := self.units_of(memory["memory_id"]):
+                self.add(**memory, unit_ids=[unit.id for unit in units], words=indexed([one.text for one in units]))
 
     def units_of(self, memory_id: int) -> list[UnitText]:
         """Return the units of a memory; none if it should be chunked but has no chunks yet."""

@@ -273,13 +273,7 @@ class MemoryQueries(OverVectors):
             """
         elif since is None and scope.as_of in HIDDEN and condition.parameters.keys() <= {"kind"}:
             # Checking the lifecycle of each of a million memories takes ten times as long.
-            stored = f"{{visible:m}} and {memory_filter(replace(scope, as_of=STORED)).sql}"
-            sql = f"""
-                select (select count(*) from session_memories m where {stored}) - (
-                    select count(*) from memory_lifecycle l join session_memories m on m.id = l.memory_id
-                    where {stored} and {HIDDEN[scope.as_of]}
-                ) as number
-            """
+            return sum((yield from self._count_kinds(scope)).values())
         if since is not None:
             sql += " and m.created_at >= %(since)s"
         found = yield Query(value_of, sql, condition.parameters | {"since": since})
@@ -479,13 +473,6 @@ class ChunkQueries(Queries):
 BYTES_PER_NUMBER = 4
 
 
-class KnownTag(NamedTuple):
-    """A canonical tag and the bytes of its vector, if it has one."""
-
-    tag: str
-    embedding: bytes | None
-
-
 class TagQueries(OverVectors):
     """Reads the vocabulary."""
 
@@ -501,12 +488,12 @@ class TagQueries(OverVectors):
 
         is_read = self.vectors.passages_read.replace("p.", "")
         sql = f"select tag, case when {is_read} then embedding end as embedding from canonical_tags order by id"
-        known = self.connection.fetch(KnownTag, sql)
+        known: list[dict[str, Any]] = self.connection.fetch(dict, sql)
         missing = bytes(dimensions * BYTES_PER_NUMBER)
-        found = [one.embedding or missing for one in known]
+        found = [one["embedding"] or missing for one in known]
         stored = [vector if len(vector) == len(missing) else missing for vector in found]
         vectors = np.frombuffer(b"".join(stored), np.float32).reshape(len(known), dimensions)
-        return TagVectors([one.tag for one in known], vectors)
+        return TagVectors([one["tag"] for one in known], vectors)
 
 
 class TagChanges(PassageChanges):

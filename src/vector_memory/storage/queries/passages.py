@@ -73,13 +73,6 @@ class PassageRow(NamedTuple):
     states: bytes | None
 
 
-class OwnedPassage(NamedTuple):
-    """A passage, and the memory that it belongs to."""
-
-    id: int
-    memory_id: int
-
-
 class TextOf(NamedTuple):
     """A text of a memory."""
 
@@ -236,7 +229,8 @@ class PassageQueries(Queries, ABC):
             select p.id, p.memory_id from memory_passages p join session_memories m on m.id = p.memory_id
             where m.id {{among:ids}} and {self.passages_read} and not ({self.lacking.condition})
         """
-        owners = dict(self.connection.fetch(OwnedPassage, sql, {"ids": list(memory_ids)}))
+        rows: list[dict[str, int]] = self.connection.fetch(dict, sql, {"ids": list(memory_ids)})
+        owners = {row["id"]: row["memory_id"] for row in rows}
         ids, vectors = self.candidates.vectors(list(owners))
         owned = np.array([owners[number] for number in ids.tolist()], np.int64)
         order = owned.argsort(kind="stable")

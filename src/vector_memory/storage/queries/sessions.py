@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from vector_memory.domain import MemoryKind, Project, Scope
 from vector_memory.storage.connection import Counted, Query, value_of
@@ -121,13 +121,6 @@ select (select count(*) from session_memories) - {of_expired("session_memories m
 HOUR = len("2026-11-27T21")
 
 OLDEST_FIRST = "order by m.turn, m.created_at, m.id"
-
-
-class FoundName(NamedTuple):
-    """A name that was found, and the total number."""
-
-    name: str
-    total: int
 
 
 def summary_from_row(*, agents: str, memory_types: str, **columns: Any) -> SessionSummary:
@@ -275,9 +268,9 @@ class SessionQueries(OverVectors):
                     and {{position}}(lower(m.{by}), %(part)s) > 0 and {condition.sql}
                 group by m.{by}
             )
-            select name, count(*) over () as total from found
+            select name, count(*) over () as number from found
             order by {{position}}(lower(name), %(part)s) > 1, latest desc limit %(limit)s
         """
         parameters = condition.parameters | {"part": ascii_lower(part), "limit": limit}
-        found = self.connection.fetch(FoundName, sql, parameters)
-        return [one.name for one in found], found[0].total if found else 0
+        found = self.connection.fetch(Counted, sql, parameters)
+        return [one.name for one in found], found[0].number if found else 0

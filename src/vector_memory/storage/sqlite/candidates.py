@@ -11,7 +11,7 @@ from vector_memory.storage.scoring import Numbers, Vectors, cosines
 from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.storage.sqlite.schema import tables_of
 from vector_memory.storage.sqlite.transactions import SqliteConnection
-from vector_memory.storage.sqlite.vec0.blocks import likeliest_passages, read_selected, read_vectors
+from vector_memory.storage.sqlite.vec0 import likeliest_passages, read_selected, read_vectors
 
 # ruff: noqa: D102 - the methods are described in storage.queries.candidates
 

@@ -7,6 +7,8 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
@@ -110,6 +112,25 @@ def is_writable(path: Path) -> bool:
     """Return whether this user may write to a database and create the files next to it that SQLite needs."""
     real = Path(os.path.realpath(path))
     return os.access(real, os.W_OK) and os.access(real.parent, os.W_OK | os.X_OK)
+
+
+def load_vector_search(connection: apsw.Connection) -> None:
+    """Load sqlite-vec, and then disable the loading of extensions through SQL."""
+    connection.enable_load_extension(True)
+    connection.load_extension(vector_search_library())
+    connection.enable_load_extension(False)
+
+
+@cache
+def vector_search_library() -> str:
+    """Return the path of the sqlite-vec library without importing its module, which imports numpy.
+
+    That import would take a fifth of a command's start.
+    """
+    module = find_spec("sqlite_vec")
+    if module is None or module.origin is None:
+        raise ConfigurationError("sqlite-vec is not installed: install vector-memory with its dependencies.")
+    return str(Path(module.origin).with_name("vec0"))
 
 
 def use_write_ahead_log(connection: apsw.Connection) -> None:

@@ -1,10 +1,10 @@
 """One SQLite file in WAL mode: one writing connection and a pool of reading ones."""
 
-import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +24,7 @@ from vector_memory.storage.sqlite.connecting import (
     is_there,
     is_writable,
     keep_log_short,
+    load_vector_search,
     noting,
     require_creatable,
     require_safe_sqlite,
@@ -38,8 +39,7 @@ from vector_memory.storage.sqlite.identity import OpenFiles, checkpoint_moved_da
 from vector_memory.storage.sqlite.legacy import Cut
 from vector_memory.storage.sqlite.rows import fetch_value, translated_errors
 from vector_memory.storage.sqlite.transactions import SqliteReader, SqliteWriter
-from vector_memory.storage.sqlite.vec0 import load_vector_search
-from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS, Reservation, WriteLock
+from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS, WriteLock
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class Database:
         require_safe_sqlite()
         self.path = path
         self._dimensions = dimensions
-        self._only_reads = read_only
+        self.read_only = read_only
         self._synchronous = synchronous
         self._cut = cut
         self._extend = extend
@@ -87,9 +87,8 @@ class Database:
         self._closed = False
         self._unwritable: UnwritableFile | None = None
         self._purge_follows = False
-        self._empty = EmptyMemory(dimensions, self._extend)
         self._is_opened = False
-        self._readers, self._commits = ReaderPool(self._new_reader), CommitWatch(self._new_reader)
+        self._readers = ReaderPool(self._new_reader)
         self._opening = threading.Lock()
         with noting(path), translated_errors():
             if not self._opened_if_there() and not read_only:
@@ -97,12 +96,7 @@ class Database:
         if not read_only and path.parent.is_dir():
             keep_out_of_git(path)
 
-    @property
-    def read_only(self) -> bool:
-        """Whether nothing can be written."""
-        return self._only_reads
-
-    @contextlib.contextmanager
+    @contextmanager
     def read(self) -> Iterator[apsw.Connection]:
         """Yield a connection that sees one state of the file. Never waits for writers."""
         with translated_errors(), self._reader() as connection:
@@ -111,23 +105,24 @@ class Database:
                 yield connection
             finally:
                 # A failing disk may fail here again; that must not hide the first error.
-                with contextlib.suppress(apsw.Error):
+                with suppress(apsw.Error):
                     connection.execute("rollback")
 
-    @contextlib.contextmanager
+    @contextmanager
     def write(self) -> Iterator[apsw.Connection]:
         """Yield a connection in a write transaction: committed at the end of the block, rolled back on any error.
 
         `begin immediate` takes the lock at once, so that what the block reads is current when it writes. Raises
         DatabaseLockError if another process holds the lock for too long, CancelledCallError if the client cancels.
         """
-        if self._only_reads:
+        if self.read_only:
             raise DatabaseError("This memory is open for reading only: use a server without --read-only.")
         with translated_errors(), self._write_lock.turn(LOCK_TIMEOUT_SECONDS) as turn:
             self.create()
-            self._begin(turn)
+            with waiting_at_most(self._writer, 0):  # SQLite's own wait could not be cancelled, nor share our time limit
+                turn.take(lambda: self._writer.execute("begin immediate"))
             try:
-                self._require_in_place()
+                self._files.require_in_place()
                 waiting = unerased(self._writer)
                 yield self._writer
                 has_deleted = unerased(self._writer) != waiting
@@ -160,8 +155,8 @@ class Database:
                 return 0
             if self._unwritable is not None:
                 return self._unwritable.version()
-            self._require_in_place()
-            return self._commits.version()
+            self._files.require_in_place()
+            return self._readers.version()
 
     def purge_deleted(self) -> bool:
         """Move the log into the file and empty it, so that deleted bytes are gone from both.
@@ -190,37 +185,22 @@ class Database:
                 return
             if not self.read_only and self._files.are_in_place():
                 erase_if_unread(self._writer)
-            self._commits.close()
             self._readers.close()
             if self._unwritable is not None:
                 return
-            if not self._only_reads and self._files.left_log_behind():
-                with contextlib.suppress(apsw.Error):
+            if not self.read_only and self._files.left_log_behind():
+                with suppress(apsw.Error):
                     checkpoint_moved_database(self._writer)
             self._writer.close()
 
-    def _begin(self, turn: Reservation) -> None:
-        """Begin a write transaction. SQLite's own wait could not be cancelled, nor share our time limit."""
-        with waiting_at_most(self._writer, 0):
-            turn.take(lambda: self._writer.execute("begin immediate"))
-
-    @contextlib.contextmanager
-    def _reader(self) -> Iterator[apsw.Connection]:
+    def _reader(self) -> AbstractContextManager[apsw.Connection]:
         self._require_open()
-        apart = self._reader_apart()
-        if apart is not None:
-            with apart as connection:
-                yield connection
-            return
-        self._require_in_place()
-        with self._readers.connection() as connection:
-            yield connection
-
-    def _reader_apart(self) -> contextlib.AbstractContextManager[apsw.Connection] | None:
-        """Return a reader for when there is no writing connection: the file does not exist or cannot be written to."""
-        if self._opened_if_there():
-            return None if self._unwritable is None else self._unwritable.reader()
-        return self._empty.reader()
+        if not self._opened_if_there():
+            return empty_memory(self._dimensions, self._extend)
+        if self._unwritable is not None:
+            return self._unwritable.reader()
+        self._files.require_in_place()
+        return self._readers.connection()
 
     def _new_reader(self) -> apsw.Connection:
         connection = self._connect_in_place()
@@ -229,14 +209,11 @@ class Database:
         return connection
 
     def _connect_in_place(self) -> apsw.Connection:
-        self._require_in_place()  # closing another file that uses our log would drop our locks on the log's index
+        self._files.require_in_place()  # closing another file that uses our log would drop our locks on the log's index
         connection = self._connect()
         with closed_on_error(connection):
-            self._require_in_place()  # otherwise it may have opened another file
+            self._files.require_in_place()  # otherwise it may have opened another file
         return connection
-
-    def _require_in_place(self) -> None:
-        self._files.require_in_place()
 
     def _opened_if_there(self) -> bool:
         """Open the file unless it is open; False: it does not exist."""
@@ -249,7 +226,7 @@ class Database:
 
     def _open(self) -> None:
         """Open the file for writing; without a writing connection if this user may only read it."""
-        if self._only_reads and not is_writable(self.path):
+        if self.read_only and not is_writable(self.path):
             self._unwritable = UnwritableFile(self.path, self._extend)
             with self._unwritable.reader() as reader:
                 if not self._is_present(reader):
@@ -261,7 +238,7 @@ class Database:
             stop_when_unwanted(writer)
             self._prepare(writer, self._dimensions)
             self._files = OpenFiles(self.path, writer)
-            if self._only_reads:
+            if self.read_only:
                 forbid_writes(writer)
             else:
                 erase_if_unread(writer)
@@ -290,7 +267,7 @@ class Database:
         return connection
 
 
-# Connections that only read: a pool of them, one that notices commits, and those to a file that does not exist yet.
+# Connections that only read: a pool of them, and those to a file that does not exist yet.
 
 MAX_IDLE = 8
 
@@ -302,6 +279,8 @@ class ReaderPool:
         """`connect` opens a connection that only reads."""
         self._connect = connect
         self._idle: list[apsw.Connection] = []
+        self._watch: apsw.Connection | None = None
+        self._watching = threading.Lock()
         self._closed = False
 
     @contextmanager
@@ -319,69 +298,43 @@ class ReaderPool:
             else:
                 self._idle.append(connection)
 
+    def version(self) -> int:
+        """Return a number that changes with every commit, as a connection that nobody else uses sees it.
+
+        This takes microseconds.
+        """
+        with self._watching:
+            if self._watch is None:
+                self._watch = self._connect()
+            return int(fetch_value(self._watch, "pragma data_version"))
+
     def close(self) -> None:
         """Close the idle connections now, and each of the others after its use."""
         self._closed = True
+        with self._watching:
+            if self._watch is not None:
+                self._watch.close()
         while self._idle:
             self._idle.pop().close()
 
 
-class CommitWatch:
-    """Watches a file through a separate connection, which sees the commits of all others."""
-
-    def __init__(self, connect: Callable[[], apsw.Connection]) -> None:
-        """`connect` opens a connection that only reads."""
-        self._connect = connect
-        self._lock = threading.Lock()
-        self._connection: apsw.Connection | None = None
-
-    def version(self) -> int:
-        """Return a number that changes with every commit. This takes microseconds, and no lock."""
-        with self._lock:
-            if self._connection is None:
-                self._connection = self._connect()
-            return int(fetch_value(self._connection, "pragma data_version"))
-
-    def close(self) -> None:
-        """Close the connection."""
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
+@lru_cache(maxsize=1)
+def new_file(dimensions: int, extend: Callable[[apsw.Connection], None]) -> bytes:
+    """Return the bytes of a new file. `extend`: prepares a connection for the tables."""
+    with closing(apsw.Connection(":memory:")) as connection:
+        extend(connection)
+        migrations.migrate(connection, dimensions)
+        return connection.serialize("main")
 
 
-class EmptyMemory:
-    """The tables of a new file, in RAM. Safe to use from several threads.
-
-    `extend`: prepares a connection for the tables.
-    """
-
-    def __init__(self, dimensions: int, extend: Callable[[apsw.Connection], None]) -> None:
-        self._dimensions = dimensions
-        self._extend = extend
-        self._lock = threading.Lock()
-        self._image: bytes | None = None
-
-    @contextmanager
-    def reader(self) -> Iterator[apsw.Connection]:
-        """Yield a connection to the empty tables."""
-        with self._lock:
-            self._image = self._image or self._new_file()
-        with closing(self._connected()) as connection:
-            connection.deserialize("main", self._image)
-            forbid_writes(connection)
-            yield connection
-
-    def _new_file(self) -> bytes:
-        """Return the bytes of a new file."""
-        with closing(self._connected()) as connection:
-            migrations.migrate(connection, self._dimensions)
-            return connection.serialize("main")
-
-    def _connected(self) -> apsw.Connection:
-        connection = apsw.Connection(":memory:")
-        with closed_on_error(connection):
-            self._extend(connection)
-        return connection
+@contextmanager
+def empty_memory(dimensions: int, extend: Callable[[apsw.Connection], None]) -> Iterator[apsw.Connection]:
+    """Yield a connection to the tables of a new file, in RAM."""
+    with closing(apsw.Connection(":memory:")) as connection:
+        extend(connection)
+        connection.deserialize("main", new_file(dimensions, extend))
+        forbid_writes(connection)
+        yield connection
 
 
 # The storage engine over one SQLite file.

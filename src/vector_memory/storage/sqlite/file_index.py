@@ -8,10 +8,9 @@ from vector_memory.errors import DatabaseError
 from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.disk.filesystem import journal_of, log_index_of, log_of
 from vector_memory.storage.sqlite import migrations
-from vector_memory.storage.sqlite.connecting import use_write_ahead_log
+from vector_memory.storage.sqlite.connecting import load_vector_search, use_write_ahead_log
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.rows import fetch_value
-from vector_memory.storage.sqlite.vec0 import load_vector_search
 
 APPLICATION_ID = 0x43574546
 """Marks the header of an SQLite file as an index, not a memory of sessions."""

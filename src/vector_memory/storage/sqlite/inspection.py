@@ -14,9 +14,8 @@ from vector_memory.storage.damaged import DamagedError
 from vector_memory.storage.disk.filesystem import journal_of, log_of
 from vector_memory.storage.sqlite import connecting, legacy, migrations
 from vector_memory.storage.sqlite import rows as errors
-from vector_memory.storage.sqlite.connecting import connect_to_read
+from vector_memory.storage.sqlite.connecting import connect_to_read, load_vector_search
 from vector_memory.storage.sqlite.rows import fetch_value
-from vector_memory.storage.sqlite.vec0 import load_vector_search
 
 T = TypeVar("T")
 

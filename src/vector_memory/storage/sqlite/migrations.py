@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -18,8 +18,8 @@ from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.disk.filesystem import log_index_of, log_of
 from vector_memory.storage.queries.passages import FIRST_MODEL
 from vector_memory.storage.sqlite import legacy, schema
+from vector_memory.storage.sqlite.connecting import load_vector_search
 from vector_memory.storage.sqlite.rows import RUN_FIX, fetch_column, fetch_value
-from vector_memory.storage.sqlite.vec0 import load_vector_search
 
 RECORD_TABLE = (
     "create table schema_migrations (version integer primary key, name text not null, applied_at text not null) strict"
@@ -120,8 +120,7 @@ def migrate(connection: apsw.Connection, dimensions: int, cut: legacy.Cut | None
     """
     if version_of(connection) and (cut is None or fetch_value(connection, legacy.UNCUT) is None):
         return
-    connection.execute("begin immediate")
-    try:
+    with changing(connection):
         if legacy.is_original(connection):
             close_to_others(Path(connection.filename))
             back_up(Path(connection.filename), ".before-upgrade")
@@ -129,22 +128,25 @@ def migrate(connection: apsw.Connection, dimensions: int, cut: legacy.Cut | None
             create_tables(connection, dimensions)
         if cut is not None:
             legacy.cut_documents(connection, cut)
-        connection.execute("commit")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("rollback")
-        raise
 
 
 def migrate_without_vectors(connection: apsw.Connection) -> None:
     """Create the tables of a file for which sqlite-vec cannot be loaded: those of vectors are empty for ever."""
-    connection.execute("begin immediate")
-    try:
+    with changing(connection):
         if not names_of_tables(connection):
             create_tables(connection, 1, "create table {table} (passage_id integer primary key, embedding blob)")
+
+
+@contextlib.contextmanager
+def changing(connection: apsw.Connection) -> Iterator[None]:
+    """Change the file in one transaction, while nobody else writes."""
+    connection.execute("begin immediate")
+    try:
+        yield
         connection.execute("commit")
     except BaseException:
-        connection.execute("rollback")
+        if connection.in_transaction:  # if the disk is full, SQLite may have rolled back already
+            connection.execute("rollback")
         raise
 
 
@@ -228,11 +230,6 @@ def recorded_version(connection: apsw.Connection) -> int | None:
     return version if isinstance(version, int) and version > 0 else None
 
 
-def is_record_wrong(connection: apsw.Connection) -> bool:
-    """Return whether the record of the version is damaged, in a file with the tables of this release."""
-    return recorded_version(connection) is None
-
-
 def close_to_others(path: Path) -> None:
     """Let only the owner read and write a file of the original server, with its log: it used to be open to everybody.
 
@@ -245,6 +242,8 @@ def close_to_others(path: Path) -> None:
 
 def back_up(path: Path, suffix: str) -> None:
     """Copy the last committed state to a new file next to it, readable by its owner only: completely or not at all."""
+    from vector_memory.storage.sqlite.copying import copy_database  # noqa: PLC0415 - imports this module
+
     copy = path.with_name(path.name + suffix)
     number = 1
     while copy.exists():
@@ -253,15 +252,3 @@ def back_up(path: Path, suffix: str) -> None:
     with draft_of(copy, Rules(is_database=True)) as draft:
         copy_database(path, draft.path)
         draft.publish()
-
-
-def copy_database(path: Path, copy: Path) -> None:
-    """Copy the last committed state of the file."""
-    source, target = apsw.Connection(str(path)), apsw.Connection(str(copy))
-    try:
-        with target.backup("main", source, "main") as backup:
-            while not backup.done:
-                backup.step(1000)
-    finally:
-        target.close()
-        source.close()

@@ -24,12 +24,12 @@ from vector_memory.storage.postings import BUCKETS
 from vector_memory.storage.queries.passages import FIRST_MODEL
 from vector_memory.storage.records import LastIds, Memory
 from vector_memory.storage.sqlite import migrations
+from vector_memory.storage.sqlite.connecting import load_vector_search
 from vector_memory.storage.sqlite.legacy import CHUNKED
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value, translated_errors
 from vector_memory.storage.sqlite.schema import TEXT_TABLES, TYPES, ModelTables, tables_of
 from vector_memory.storage.sqlite.transactions import SqliteReader, SqliteWriter, vector_dimensions
-from vector_memory.storage.sqlite.vec0 import load_vector_search
-from vector_memory.storage.sqlite.vec0.blocks import are_blocks_consistent, uneven_tables, wrong_signatures
+from vector_memory.storage.sqlite.vec0 import are_blocks_consistent, uneven_tables, wrong_signatures
 
 T = TypeVar("T")
 

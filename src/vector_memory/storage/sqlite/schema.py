@@ -11,7 +11,7 @@ VECTOR_TABLES = ("vec_chunk_search", "vec_session_search")
 """For passages of chunks, and for passages of memories that are not chunked."""
 
 SIGNATURE_TABLE = "vec_signatures"
-"""For the signatures of all passages (`vec0.blocks`), one partition for each kind of memory."""
+"""For the signatures of all passages (`vec0`), one partition for each kind of memory."""
 
 VEC0_TABLES = (*VECTOR_TABLES, SIGNATURE_TABLE)
 """All tables of sqlite-vec."""
@@ -210,7 +210,7 @@ class ModelTables(NamedTuple):
     """The names of the tables of sqlite-vec that have the vectors of a model.
 
     `chunks`: for passages of chunks; `memories`: for passages of memories that are not chunked; `signatures`: for the
-    signatures of all passages (`vec0.blocks`), one partition for each kind of memory.
+    signatures of all passages (`vec0`), one partition for each kind of memory.
     """
 
     chunks: str

@@ -139,10 +139,6 @@ class SqliteConnection(Connection):
         """Run a query and return `make(**columns)` for each row."""
         return rows.fetch(self.unchecked, make, *self.prepared(sql, parameters))
 
-    def fetch_value(self, sql: str, parameters: Parameters = NOTHING) -> Any:
-        """Run a query and return the first column of its first row, or None."""
-        return rows.fetch_value(self.unchecked, *self.prepared(sql, parameters))
-
     def fetch_column(self, sql: str, parameters: Parameters = NOTHING) -> list[Any]:
         """Run a query and return the first column of every row."""
         return rows.fetch_column(self.unchecked, *self.prepared(sql, parameters))
@@ -195,11 +191,6 @@ class SqliteReader(Reader):
     def __init__(self, connection: apsw.Connection) -> None:
         super().__init__(SqliteVectors(SqliteConnection(connection)))
 
-    @property
-    def raw(self) -> apsw.Connection:
-        """The connection of SQLite."""
-        return self.connection.raw
-
     def last_ids(self) -> LastIds:
         sql = "select coalesce((select seq from sqlite_sequence where name = %(table)s), 0)"
         return LastIds(*(int(self.connection.fetch_value(sql, {"table": table})) for table in LASTING))
@@ -210,12 +201,12 @@ class SqliteWriter(SqliteReader, Writer):
 
     def raise_last_ids(self, last: LastIds) -> None:
         for table, number in zip(LASTING, last, strict=True):
-            self.raw.execute("update sqlite_sequence set seq = max(seq, ?) where name = ?", (number, table))
-            if not self.raw.changes():
-                self.raw.execute("insert into sqlite_sequence (name, seq) values (?, ?)", (table, number))
+            self.connection.raw.execute("update sqlite_sequence set seq = max(seq, ?) where name = ?", (number, table))
+            if not self.connection.raw.changes():
+                self.connection.raw.execute("insert into sqlite_sequence (name, seq) values (?, ?)", (table, number))
 
     def next_ids(self, of: Numbered, count: int) -> list[int]:
-        return rows.next_ids(self.raw, TABLES[of], count)
+        return rows.next_ids(self.connection.raw, TABLES[of], count)
 
     def amend(self, memory: Memory, words: "Words | None", now: str) -> bool:
         count_delete(self.connection.raw)
@@ -223,14 +214,14 @@ class SqliteWriter(SqliteReader, Writer):
 
     def make_room(self, model: Model) -> None:
         if model.id != FIRST_MODEL:
-            migrations.create_vector_tables(self.raw, model.fingerprint.dimensions, model.id)
+            migrations.create_vector_tables(self.connection.raw, model.fingerprint.dimensions, model.id)
         elif self.vectors.room != model.fingerprint.dimensions:  # the file was created for vectors of another length
-            migrations.drop_vector_tables(self.raw, model.id)
-            migrations.create_vector_tables(self.raw, model.fingerprint.dimensions, model.id)
+            migrations.drop_vector_tables(self.connection.raw, model.id)
+            migrations.create_vector_tables(self.connection.raw, model.fingerprint.dimensions, model.id)
 
     def remove_room(self, model: Model) -> None:
-        migrations.drop_vector_tables(self.raw, model.id)
-        count_delete(self.raw)
+        migrations.drop_vector_tables(self.connection.raw, model.id)
+        count_delete(self.connection.raw)
 
     def add_passages(
         self,
@@ -245,17 +236,18 @@ class SqliteWriter(SqliteReader, Writer):
             return
         tables, signatures = tables_of(model_id), packed_signatures(vectors)
         table = tables.chunks if memory.chunked else tables.memories
-        session, kind = intern(self.raw, memory.session_id or ""), intern(self.raw, memory.memory_type)
-        first, *_ = rows.next_ids(self.raw, "memory_passages", len(passages))
+        raw = self.connection.raw
+        session, kind = intern(raw, memory.session_id or ""), intern(raw, memory.memory_type)
+        first, *_ = rows.next_ids(raw, "memory_passages", len(passages))
         # One statement for all rows of a table: statement by statement, the lock would be held longer.
-        self.raw.execute(
+        raw.execute(
             """
             insert into memory_passages (id, model_id, memory_id, chunk_id, start_char, end_char)
             select ? + key, ?, ?, value ->> 0, value ->> 1, value ->> 2 from json_each(?)
             """,
             (first, model_id, memory.id, json.dumps(passages)),
         )
-        self.raw.execute(
+        raw.execute(
             f"""
             insert into {table} (passage_id, session_key, embedding)
             with recursive row(number) as (select 0 union all select number + 1 from row where number + 1 < ?)
@@ -263,7 +255,7 @@ class SqliteWriter(SqliteReader, Writer):
             """,
             (len(vectors), first, session, vectors.tobytes(), vectors[0].nbytes, vectors[0].nbytes),
         )
-        self.raw.execute(
+        raw.execute(
             f"""
             insert into {tables.signatures} (passage_id, kind_key, unit_id, signature)
             select ? + key, ?, coalesce(value ->> 0, ?), vec_bit(substr(?, key * ? + 1, ?)) from json_each(?)
@@ -279,7 +271,7 @@ class SqliteWriter(SqliteReader, Writer):
             ),
         )
         kept = ((first + number, each) for number, each in enumerate(states or ()) if each is not None)
-        self.raw.executemany("insert into token_states values (?, ?)", kept)
+        raw.executemany("insert into token_states values (?, ?)", kept)
 
 
 def vector_dimensions(connection: apsw.Connection, tables: ModelTables) -> int:

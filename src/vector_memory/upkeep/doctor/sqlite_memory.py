@@ -17,7 +17,7 @@ from vector_memory.storage.sqlite.connecting import unerased
 from vector_memory.storage.sqlite.copying import replace_database
 from vector_memory.storage.sqlite.database import Connection, Database, SqliteStorage
 from vector_memory.storage.sqlite.inspection import FileKind
-from vector_memory.storage.sqlite.migrations import altered_in, is_record_wrong
+from vector_memory.storage.sqlite.migrations import altered_in, recorded_version
 from vector_memory.storage.sqlite.rows import translated_errors
 from vector_memory.storage.sqlite.salvage import Salvaged, misfiled_memories, salvage, unsound_tables
 from vector_memory.storage.sqlite.transactions import SqliteReader
@@ -166,7 +166,7 @@ def erasure(connection: Connection) -> report.Finding:
 def tables(connection: Connection) -> report.Finding:
     """Check that tables, indexes and triggers are those of this release."""
     names = sorted(altered_in(connection))
-    if not names and is_record_wrong(connection):
+    if not names and recorded_version(connection) is None:
         names = ["schema_migrations"]
     return report.checked("tables", report.first_names(names), ADVICE)
 

@@ -1,5 +1,8 @@
 """Reads vectors in bulk from the shadow tables of a vec0 table, and checks that the tables are consistent.
 
+No other module names these tables or relies on how sqlite-vec stores vectors, which is not documented: it is a property
+of its release VERSION.
+
 sqlite-vec stores the vectors of a vec0 table in blocks of PARTITION_ROWS. A row of `_chunks` contains a bitmap of the
 slots in use (`validity`) and the ids of their vectors (`rowids`, 64 bits each). A row of `_rowids` contains the slot of
 a vector. sqlite-vec checks the lengths of what it reads but nothing else: a zeroed `validity` hides vectors silently.
@@ -26,6 +29,9 @@ from vector_memory.storage.sqlite.schema import (
     tables_of,
 )
 from vector_memory.storage.sqlite.transactions import packed_signatures
+
+VERSION = "0.1.9"
+"""The release that this adapter was written for. pyproject.toml requires exactly this one."""
 
 DAMAGED_VECTORS = "The vectors in the file are damaged: run `vector-memory doctor --fix`."
 
