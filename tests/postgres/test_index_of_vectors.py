@@ -93,7 +93,7 @@ def url(cluster: Cluster) -> str:
 def connection(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
     """A connection in a transaction, on a memory with the index, for which any scope is large."""
     monkeypatch.setattr(approximate, "EXACT_PASSAGES", 0)
-    approximate.create(url, SCHEMA)
+    approximate.change(url, SCHEMA)
     database = PostgresDatabase(url, schema=SCHEMA, dimensions=DIMENSIONS)
     with database.read() as connection:
         yield connection
@@ -181,23 +181,23 @@ def state_of_index(url: str) -> tuple[list[str], bool]:
 
 def test_an_index_that_was_not_completed_is_not_used_and_is_replaced(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(approximate, "EXACT_PASSAGES", 0)
-    approximate.create(url, SCHEMA)
+    approximate.change(url, SCHEMA)
     invalid = f"update pg_index set indisvalid = %s where indexrelid = '{SCHEMA}.{approximate.NAME}'::regclass"
     with psycopg.connect(url) as connection:
         connection.execute(invalid, (False,))
     assert state_of_index(url) == ([approximate.NAME], False)
-    approximate.create(url, SCHEMA)
+    approximate.change(url, SCHEMA)
     assert state_of_index(url) == ([], True)
-    approximate.drop(url, SCHEMA)
+    approximate.change(url, SCHEMA, drop=True)
     assert state_of_index(url) == ([], False)
 
 
 def test_one_process_at_a_time_creates_or_drops_the_index(url: str) -> None:
     with approximate.maintained(url, SCHEMA):
-        for change in (approximate.create, approximate.drop):
+        for drop in (False, True):
             with pytest.raises(DatabaseLockError, match="Another process is creating or dropping the index"):
-                change(url, SCHEMA)
-    approximate.drop(url, SCHEMA)
+                approximate.change(url, SCHEMA, drop=drop)
+    approximate.change(url, SCHEMA, drop=True)
 
 
 def test_a_process_that_changed_the_index_blocks_no_other_when_its_connection_ends_later(
@@ -206,15 +206,15 @@ def test_a_process_that_changed_the_index_blocks_no_other_when_its_connection_en
     close = Connection.close
     with monkeypatch.context() as patch, ExitStack() as later:
         patch.setattr(Connection, "close", lambda connection: later.callback(close, connection))
-        approximate.create(url, SCHEMA)
+        approximate.change(url, SCHEMA)
         with pytest.raises(ZeroDivisionError), approximate.maintained(url, SCHEMA):
             raise ZeroDivisionError
-        approximate.drop(url, SCHEMA)
+        approximate.change(url, SCHEMA, drop=True)
 
 
 def test_an_index_that_is_being_built_is_neither_used_nor_faulty(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(approximate, "EXACT_PASSAGES", 0)
-    approximate.drop(url, SCHEMA)
+    approximate.change(url, SCHEMA, drop=True)
     building = threading.Thread(target=approximate.create, args=(url, SCHEMA), daemon=True)
     with psycopg.connect(url) as older, psycopg.connect(url, autocommit=True) as watching:
         older.execute("begin isolation level repeatable read")
@@ -225,7 +225,7 @@ def test_an_index_that_is_being_built_is_neither_used_nor_faulty(url: str, monke
         assert state_of_index(url) == ([], False)
         older.rollback()
         building.join()
-    approximate.drop(url, SCHEMA)
+    approximate.change(url, SCHEMA, drop=True)
 
 
 def test_only_the_index_of_the_memory_itself_is_created_and_dropped(database: Callable[[str], str]) -> None:

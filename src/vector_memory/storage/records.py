@@ -194,8 +194,8 @@ class SessionSummary:
 class SessionCounts:
     """The statistics of a session. The times and the highest iteration are None in an empty session."""
 
-    memory_counts: dict[str, int]
-    agent_counts: dict[str, int]
+    memory_counts: dict[str, int] = field(default_factory=dict)
+    agent_counts: dict[str, int] = field(default_factory=dict)
     total_memories: int
     total_chunks: int
     without_vectors: int
@@ -208,7 +208,7 @@ class SessionCounts:
 class MemoryCounts:
     """The statistics of a whole memory. The times are None if it is empty."""
 
-    memory_counts: dict[str, int]
+    memory_counts: dict[str, int] = field(default_factory=dict)
     total_memories: int
     total_chunks: int
     total_sessions: int

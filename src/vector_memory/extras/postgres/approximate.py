@@ -96,28 +96,18 @@ def nearest(connection: Connection, condition: Filter, is_read: str, query: Vect
     return rows if len(rows) == k else None
 
 
-def create(url: str, schema: str) -> None:
-    """Create the index while others read and write the memory, unless it exists. One that is unusable is replaced.
+def change(url: str, schema: str, *, drop: bool = False) -> None:
+    """Create the index while others read and write the memory, or drop it. One that is unusable is replaced.
 
     Raises DatabaseError, also if another process is creating or dropping it.
     """
+    index = f"{Identifier(schema).as_string()}.{NAME}"  # without the schema, another memory's could be found
     with maintained(url, schema) as (connection, length, model, extension):
-        index = f"{Identifier(schema).as_string()}.{NAME}"
-        if fetch_value(connection, UNUSABLE, (model, index)):
-            drop_from(connection, schema)
-        names = {"name": Identifier(NAME), "schema": Identifier(schema), "extension": Identifier(extension)}
-        connection.execute(SQL(CREATE).format(**names, length=Literal(length), model=Literal(model)).as_string())
-
-
-def drop(url: str, schema: str) -> None:
-    """Drop the index, if it exists, while others read and write the memory. Raises DatabaseError like `create`."""
-    with maintained(url, schema) as (connection, *_):
-        drop_from(connection, schema)
-
-
-def drop_from(connection: Connection, schema: str) -> None:
-    """Drop the index, if it exists. Its schema is named, or another memory's index could be found in the path."""
-    connection.execute(f"drop index concurrently if exists {Identifier(schema).as_string()}.{NAME}")
+        if drop or fetch_value(connection, UNUSABLE, (model, index)):
+            connection.execute(f"drop index concurrently if exists {index}")
+        if not drop:
+            names = {"name": Identifier(NAME), "schema": Identifier(schema), "extension": Identifier(extension)}
+            connection.execute(SQL(CREATE).format(**names, length=Literal(length), model=Literal(model)).as_string())
 
 
 @contextmanager

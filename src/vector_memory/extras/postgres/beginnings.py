@@ -239,23 +239,17 @@ def state_in(cursor: Cursor, met: Marks = NOTHING) -> State:
     row = cursor.fetchone()
     if row is None:
         raise DamagedError(MISSING)
-    version, *numbers, pending, models = row[:8]
+    version, *numbers, models = row[:8]
     if version == GIVEN_AWAY:
         raise DatabaseError(MOVED)
     if version > VERSION:
         raise DatabaseError(NEWER)
-    revision, memory, chunk, passage, dimensions = numbers
     return State(
-        revision=revision,
-        last_memory_id=memory,
-        last_chunk_id=chunk,
-        last_passage_id=passage,
-        dimensions=dimensions,
-        pending=pending,
-        models=[model_from_row(**model) for model in models or ()],
-        lineage=Lineage._make(row[8:11]),
-        generations=[Generation(**each) for each in row[11] or ()],
-        met=met,
+        *numbers,
+        [model_from_row(**model) for model in models or ()],
+        Lineage._make(row[8:11]),
+        [Generation(**each) for each in row[11] or ()],
+        met,
     )
 
 

@@ -79,25 +79,23 @@ class ServerState(NamedTuple):
 
 
 class Host:
-    """One of the servers. `answer`: its last state, or why there is none. `is_silent`: it did not refuse."""
+    """One of the servers. `answer`: its last state, or why there is none. `is_silent`: it did not refuse.
+
+    `asking`: the thread that waits for its answer.
+    """
 
     def __init__(self, parameters: Address, opened: Callable[[Address], Connection]) -> None:
         self.parameters = parameters
         self.answer: ServerState | DatabaseError = DatabaseError()
         self.is_silent = False
         self._opened = opened
-        self._asking = threading.Thread()
+        self.asking = threading.Thread()
 
     def ask(self) -> None:
         """Begin to query it, unless the last query is unanswered."""
-        if not self._asking.is_alive():
-            asking = threading.Thread(target=self._ask, daemon=True)
-            asking.start()
-            self._asking = asking
-
-    def wait(self) -> None:
-        """Wait for the answer."""
-        self._asking.join()
+        if not self.asking.is_alive():
+            self.asking = threading.Thread(target=self._ask, daemon=True)
+            self.asking.start()
 
     def _ask(self) -> None:
         began = time.monotonic()
@@ -152,12 +150,12 @@ class Hosts:
                 host.ask()
             for host in self._hosts:
                 if not host.is_silent:
-                    host.wait()
+                    host.asking.join()
             try:
                 chosen = self._newest()
             except UnreachableError:
                 for host in self._hosts:
-                    host.wait()
+                    host.asking.join()
                 chosen = self._newest()
             self._chosen, self._asked_at = chosen, began
         return self._chosen

@@ -43,7 +43,7 @@ def open_schema(address: DatabaseUrl, *, dimensions: int, read_only: bool) -> Po
 
 def index_vectors(address: DatabaseUrl, *, drop: bool = False) -> None:
     """Create the index of vectors for searches of large scopes, or drop it. Raises DatabaseError."""
-    (approximate.drop if drop else approximate.create)(address.conninfo(), address.schema)
+    approximate.change(address.conninfo(), address.schema, drop=drop)
 
 
 ROLES = """

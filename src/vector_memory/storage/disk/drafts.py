@@ -92,11 +92,6 @@ def is_at(target: Target, database: Path) -> bool:
     return False
 
 
-def is_being_written(status: os.stat_result) -> bool:
-    """Whether this process has a file open for writing in any way, for example as its log file."""
-    return any(access != os.O_RDONLY for _, access in descriptors_of(status))
-
-
 def is_open(path: Path) -> bool:
     """Whether this process has a file open in any way."""
     return any(descriptors_of(path.stat()))
@@ -178,7 +173,7 @@ class Rules:
             raise IsADirectoryError(errno.EISDIR, "It is not a file")
         if not self.overwrite or self.is_database:
             raise FileExistsError(errno.EEXIST, "File exists")
-        if is_being_written(status):
+        if any(access != os.O_RDONLY for _, access in descriptors_of(status)):  # for example as the log file
             raise ValidationError(f"{target.shown} is in use: choose another file.")
 
 

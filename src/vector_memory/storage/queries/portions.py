@@ -202,30 +202,12 @@ class Portions(Queries):
     def add_blocks(self, blocks: Sequence[WordBlock]) -> None:
         """Add blocks with their ids to the keyword index."""
         insert = self.connection.insert
-        insert(
-            "keyword_blocks",
-            [
-                {"id": block.id, "kind": block.kind, "units": block.units, "rules": block.rules}
-                | block.contents._asdict()
-                for block in blocks
-            ],
-        )
-        insert(
-            "keyword_memories",
-            [
-                {"memory_id": memory_id, "block_id": block.id}
-                for block in blocks
-                for memory_id in block.contents.spans()
-            ],
-        )
-        insert(
-            "keyword_postings",
-            [
-                {"id": row_id(block.id, bucket), "postings": postings}
-                for block in blocks
-                for bucket, postings in block.postings.items()
-            ],
-        )
+        for one in blocks:
+            block = {"id": one.id, "kind": one.kind, "units": one.units, "rules": one.rules}
+            insert("keyword_blocks", [block | one.contents._asdict()])
+            insert("keyword_memories", [{"memory_id": memory, "block_id": one.id} for memory in one.contents.spans()])
+            rows = [{"id": row_id(one.id, bucket), "postings": postings} for bucket, postings in one.postings.items()]
+            insert("keyword_postings", rows)
 
     def finish(self, last_ids: LastIds, tags: Sequence[CanonicalTag]) -> None:
         """Replace the canonical tags, and assign only higher ids from now on."""

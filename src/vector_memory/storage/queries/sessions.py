@@ -128,16 +128,6 @@ def summary_from_row(*, agents: str, memory_types: str, **columns: Any) -> Sessi
     return SessionSummary(agents=texts_in(agents), memory_types=object_in(memory_types), **columns)
 
 
-def session_from_row(**columns: Any) -> SessionCounts:
-    """Return the counts of a session, but for those by kind and agent."""
-    return SessionCounts(memory_counts={}, agent_counts={}, **columns)
-
-
-def whole_from_row(**columns: Any) -> MemoryCounts:
-    """Return the counts of the whole memory, but for those by kind."""
-    return MemoryCounts(memory_counts={}, **columns)
-
-
 def counted_by(column: str, condition: str = "true") -> str:
     """Return the query for the number of memories for each value of a column."""
     return f"""
@@ -221,15 +211,8 @@ class SessionQueries(OverVectors):
         if self.connection.sessions is not None:  # the others may not be seen
             return []
         turn, since = span.since
-        parameters = {
-            "turn": turn,
-            "since": since,
-            "session_id": span.session_id,
-            "besides": span.besides,
-            "kind": str(kind),
-            "limit": limit,
-            "characters": characters,
-        }
+        known = {"turn": turn, "since": since, "session_id": span.session_id, "besides": span.besides}
+        parameters = known | {"kind": str(kind), "limit": limit, "characters": characters}
         return self.connection.fetch(Moment, LEFT_SINCE, parameters)[::-1]
 
     def counts(self, session_id: str) -> SessionCounts:
@@ -238,7 +221,7 @@ class SessionQueries(OverVectors):
         one, of_session = {"id": session_id}, "session_id = %(id)s"
         counts: SessionCounts
         (counts,), kinds, agents = self.connection.batch(
-            Query(session_from_row, OF_SESSION.replace("{lacking}", self.vectors.lacking.condition), one),
+            Query(SessionCounts, OF_SESSION.replace("{lacking}", self.vectors.lacking.condition), one),
             Query(Counted, counted_by("memory_type", of_session), one),
             Query(Counted, counted_by("agent_id", of_session), one),
         )
@@ -248,7 +231,7 @@ class SessionQueries(OverVectors):
         """Return the statistics of the whole memory."""
         counts: MemoryCounts
         (counts,), kinds = self.connection.batch(
-            Query(whole_from_row, OF_ALL.replace("{lacking}", self.vectors.lacking.condition)),
+            Query(MemoryCounts, OF_ALL.replace("{lacking}", self.vectors.lacking.condition)),
             Query(Counted, counted_by("memory_type")),
         )
         return replace(counts, memory_counts=dict(kinds))

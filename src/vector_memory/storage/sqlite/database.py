@@ -203,16 +203,12 @@ class Database:
         return self._readers.connection()
 
     def _new_reader(self) -> apsw.Connection:
-        connection = self._connect_in_place()
-        forbid_writes(connection)
-        stop_when_unwanted(connection)
-        return connection
-
-    def _connect_in_place(self) -> apsw.Connection:
         self._files.require_in_place()  # closing another file that uses our log would drop our locks on the log's index
         connection = self._connect()
         with closed_on_error(connection):
             self._files.require_in_place()  # otherwise it may have opened another file
+            forbid_writes(connection)
+            stop_when_unwanted(connection)
         return connection
 
     def _opened_if_there(self) -> bool:

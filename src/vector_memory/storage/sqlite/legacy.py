@@ -35,16 +35,6 @@ KINDS = {
 }
 CHUNKED = {str(kind) for kind, traits in TRAITS.items() if traits.chunked}
 
-INSERT_MEMORY = """
-insert into session_memories (
-    id, memory_type, agent_id, session_id, session_iter, task_code, content, title, description, tags, metadata,
-    content_hash, created_at, updated_at, accessed_at, access_count, auto_chunk, chunk_count
-) values (
-    :id, :memory_type, :agent_id, :session_id, :session_iter, :task_code, :content, :title, :description, :tags,
-    :metadata, :content_hash, :created_at, :updated_at, :accessed_at, :access_count, :auto_chunk, 0
-)
-"""
-
 # Indexes answer this without reading a text, so it costs nothing where there are no such documents.
 UNCUT = """
 select m.id from session_memories m indexed by idx_embedding_model
@@ -78,7 +68,9 @@ def move_rows(connection: apsw.Connection) -> None:
     """Copy the memories of the renamed table into the new one, one at a time, and drop the renamed tables."""
     for memory_id in fetch_column(connection, "select id from original_memories order by id"):
         (row,) = fetch(connection, as_dict, "select * from original_memories where id = ?", (memory_id,))
-        connection.execute(INSERT_MEMORY, moved_memory(row))
+        moved = moved_memory(row)
+        columns = f"({', '.join(moved)}, chunk_count) values (:{', :'.join(moved)}, 0)"
+        connection.execute(f"insert into session_memories {columns}", moved)
     carry_over_sequences(connection)
     connection.execute("drop table original_chunks")
     connection.execute("drop table original_memories")

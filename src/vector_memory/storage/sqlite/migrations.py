@@ -65,12 +65,6 @@ def read_schema(connection: apsw.Connection) -> Schema:
     return frozenset(SchemaObject(str(kind), str(name), normal(str(sql))) for kind, name, sql in rows)
 
 
-def altered_names(connection: apsw.Connection, expected: Schema) -> set[str]:
-    """Return the names of ours that are missing or defined differently, and those of unknown triggers."""
-    found = read_schema(connection)
-    return {item.name for item in (expected - found) | {item for item in found - expected if item.type == "trigger"}}
-
-
 @lru_cache(maxsize=256)
 def normal(sql: str) -> str:
     """Normalize a statement: quotes, white space, case, the lengths of vectors."""
@@ -91,13 +85,17 @@ def require_ours(connection: apsw.Connection) -> None:
 
 
 def altered_in(connection: apsw.Connection) -> set[str]:
-    """Return what is missing or different in the schema, including the tables of the file's models."""
+    """Return the names of ours that are missing or defined differently, and those of unknown triggers.
+
+    Ours are the tables of the file's models, too.
+    """
     models: list[int] = []
     if "embedding_models" in names_of_tables(connection):  # a view in its place can run forever
         with contextlib.suppress(apsw.SQLError):
             sql = "select id from embedding_models where typeof(id) = 'integer' order by id"
             models = fetch_column(connection, sql)
-    return altered_names(connection, expected_schema(tuple(models) or (FIRST_MODEL,)))
+    found, expected = read_schema(connection), expected_schema(tuple(models) or (FIRST_MODEL,))
+    return {item.name for item in (expected - found) | {item for item in found - expected if item.type == "trigger"}}
 
 
 @lru_cache(maxsize=16)

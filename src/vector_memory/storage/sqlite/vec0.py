@@ -100,16 +100,26 @@ def read_selected(
         raise DamagedError(DAMAGED_VECTORS)
     known, positions = np.unique(blocks, return_inverse=True)
     if len(blocks) < FEW_IN_BLOCK * len(known):
-        return Positioned(numbers, np.arange(len(blocks)), _scattered(connection, table, dimensions, blocks, offsets))
+        few = np.empty((len(blocks), dimensions), np.float32)
+        read_blocks(connection, f"{table}_vector_chunks00", "vectors", blocks.tolist(), few, offsets.tolist())
+        return Positioned(numbers, np.arange(len(blocks)), few)
     vectors = np.empty((len(known), PARTITION_ROWS, dimensions), np.float32)
     read_blocks(connection, f"{table}_vector_chunks00", "vectors", known.tolist(), vectors)
     return Positioned(numbers, positions * PARTITION_ROWS + offsets, vectors.reshape(-1, dimensions))
 
 
 def read_blocks(
-    connection: apsw.Connection, table: str, column: str, row_ids: list[int], target: NDArray[np.generic]
+    connection: apsw.Connection,
+    table: str,
+    column: str,
+    row_ids: Sequence[int],
+    target: NDArray[np.generic],
+    offsets: Sequence[int] | None = None,
 ) -> None:
-    """Read a column of some rows of a shadow table into an array, one item for each. Raises DamagedError."""
+    """Read a column of some rows of a shadow table into an array: all of each, or one item of each, at its offset.
+
+    One open blob serves for all of them; asking vec0 would open two for each vector. Raises DamagedError.
+    """
     if not row_ids:
         return
     size, buffer = target.strides[0], target.data.cast("B")
@@ -117,30 +127,13 @@ def read_blocks(
         with connection.blob_open("main", table, column, row_ids[0], writeable=False) as blob:
             for position, row_id in enumerate(row_ids):
                 blob.reopen(row_id)
-                if blob.length() != size:
+                if offsets is not None:
+                    blob.seek(offsets[position] * size)
+                elif blob.length() != size:
                     raise DamagedError(DAMAGED_VECTORS)
                 blob.read_into(buffer, position * size, size)
     except (apsw.SQLError, ValueError, TypeError, OverflowError):
         raise DamagedError(DAMAGED_VECTORS) from None
-
-
-def _scattered(
-    connection: apsw.Connection, table: str, dimensions: int, blocks: NDArray[np.int64], offsets: NDArray[np.int64]
-) -> NDArray[np.float32]:
-    """Return vectors, one at a time. One open blob serves for all of them; asking vec0 would open two for each."""
-    vectors = np.empty((len(blocks), dimensions), np.float32)
-    size, target = vectors.strides[0], vectors.data.cast("B")
-    try:
-        with connection.blob_open(
-            "main", f"{table}_vector_chunks00", "vectors", int(blocks[0]), writeable=False
-        ) as blob:
-            for position, (block, offset) in enumerate(zip(blocks.tolist(), offsets.tolist(), strict=True)):
-                blob.reopen(block)
-                blob.seek(offset * size)
-                blob.read_into(target, position * size, size)
-    except (apsw.SQLError, ValueError, TypeError, OverflowError):
-        raise DamagedError(DAMAGED_VECTORS) from None
-    return vectors
 
 
 def uneven_tables(connection: apsw.Connection, model_id: int) -> list[str]:
@@ -340,19 +333,10 @@ def estimate(
 def passages_at(connection: apsw.Connection, table: str, blocks: list[int], rows: Numbers) -> Numbers:
     """Return the ids of the passages in some rows. Raises DamagedError."""
     ids = np.empty(len(rows), np.int64)
-    size, buffer = ids.itemsize, ids.data.cast("B")
-    try:
-        with connection.blob_open("main", f"{table}_chunks", "rowids", blocks[0], writeable=False) as blob:
-            current = -1
-            for position, row in enumerate(rows.tolist()):
-                block, slot = divmod(row, SIGNATURES_PER_BLOCK)
-                if block != current:
-                    blob.reopen(blocks[block])
-                    current = block
-                blob.seek(slot * size)
-                blob.read_into(buffer, position * size, size)
-    except (apsw.SQLError, ValueError, TypeError):
-        raise DamagedError(DAMAGED_VECTORS) from None
+    places, slots = np.divmod(rows, SIGNATURES_PER_BLOCK)
+    read_blocks(
+        connection, f"{table}_chunks", "rowids", [blocks[place] for place in places.tolist()], ids, slots.tolist()
+    )
     return ids
 
 
