@@ -244,13 +244,10 @@ def state_in(cursor: Cursor, met: Marks = NOTHING) -> State:
         raise DatabaseError(MOVED)
     if version > VERSION:
         raise DatabaseError(NEWER)
-    return State(
-        *numbers,
-        [model_from_row(**model) for model in models or ()],
-        Lineage._make(row[8:11]),
-        [Generation(**each) for each in row[11] or ()],
-        met,
-    )
+    revision, memory, chunk, passage, dimensions, pending = numbers
+    known = [model_from_row(**model) for model in models or ()]
+    lineage, found = Lineage._make(row[8:11]), [Generation(**each) for each in row[11] or ()]
+    return State(revision, memory, chunk, passage, dimensions, pending, known, lineage, found, met)
 
 
 Beginning = Sequence[Statement]
