@@ -36,9 +36,8 @@ from vector_memory.search.later import NEIGHBOURS
 from vector_memory.search.probes import Probes
 from vector_memory.settings import DatabaseUrl, Settings, export_folder_of, memory_address
 from vector_memory.storage.base import Storage
-from vector_memory.storage.opening import open_storage
+from vector_memory.storage.opening import LimitedStorage, open_storage
 from vector_memory.storage.records import NamedBy
-from vector_memory.storage.restricted import LimitedStorage
 from vector_memory.tagged.memories import READ_WITH_TOOL, TaggedMemories, TagListing
 from vector_memory.tagged.vocabulary import Vocabulary
 from vector_memory.upkeep.backfill import Backfill, Progress, Reembedded, Reembedding

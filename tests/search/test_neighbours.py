@@ -14,7 +14,7 @@ from vector_memory.answers.models import FoundChunk, FoundMemory
 from vector_memory.domain import MemoryKind, Page, Scope
 from vector_memory.errors import ValidationError
 from vector_memory.storage.base import Storage
-from vector_memory.storage.restricted import LimitedStorage
+from vector_memory.storage.opening import LimitedStorage
 from vector_memory.store import SessionMemoryStore
 
 CAPTURED = {"project": "/home/user/project"}

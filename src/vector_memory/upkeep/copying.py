@@ -20,7 +20,8 @@ from vector_memory.errors import DatabaseError, EmbeddingUnavailableError, Valid
 from vector_memory.settings import DEFAULT_DIM, MemoryAddress
 from vector_memory.storage.base import Reader, Storage, WholeMemory
 from vector_memory.storage.opening import open_storage
-from vector_memory.storage.queries.portions import Portions, WordBlock
+from vector_memory.storage.queries.keywords import WordBlock
+from vector_memory.storage.queries.portions import Portions
 from vector_memory.storage.records import CanonicalTag, Link, TagVectors
 from vector_memory.upkeep.backfill import EVERYTHING, Progress
 from vector_memory.writing.writer import hash_of

@@ -260,7 +260,7 @@ def found_here(reader: Reader, new: NewMemory, line: export_lines.MemoryLine) ->
         and line.created_at in reader.times_of_duplicates(new, content_hash)
     ):
         key = {name: getattr(line, name) for name in export_lines.MemoryKey.model_fields}
-        copy = reader.memories.find_copy(**key | {"content_hash": content_hash})
+        copy = reader.memories.find_copy(key | {"content_hash": content_hash})
     if copy is None or not older:
         return copy, older
     known = {copy, *(link.older_id for link in reader.lifecycle.superseding(older))}
@@ -269,7 +269,7 @@ def found_here(reader: Reader, new: NewMemory, line: export_lines.MemoryLine) ->
 
 def superseded_here(reader: Reader, keys: Sequence[export_lines.MemoryKey], at: str) -> tuple[int, ...]:
     """Return the memories with these keys. One with the same text that was stored after a time is a different one."""
-    times = {reader.memories.find_copy(**key.model_dump()): key.created_at for key in keys}
+    times = {reader.memories.find_copy(key.model_dump()): key.created_at for key in keys}
     found = reader.memories.get_all([number for number in times if number is not None])
     return tuple(number for number, one in found.items() if one.created_at <= max(at, times[number]))
 
@@ -280,7 +280,7 @@ def with_report(reader: Reader, line: export_lines.MemoryLine) -> tuple[NewMemor
     if report_id_in(new.kind, new.metadata) is None:
         return new, False
     others = {name: value for name, value in new.metadata.items() if name != PARENT}
-    report_id = None if line.parent is None else reader.memories.find_copy(**line.parent.model_dump())
+    report_id = None if line.parent is None else reader.memories.find_copy(line.parent.model_dump())
     if report_id is None:
         return replace(new, metadata=others), True
     return replace(new, metadata=others | {PARENT: report_id}, parent_report_id=report_id), False

@@ -15,8 +15,8 @@ from engine_memories import ENGINES, MODEL, OTHER_MODEL, Engine, add, content_ha
 from vector_memory.domain import TRAITS, Fingerprint, MemoryKind, Scope
 from vector_memory.errors import ValidationError
 from vector_memory.storage.base import Storage, WholeMemory
-from vector_memory.storage.queries.keywords import KeywordIndex
-from vector_memory.storage.queries.portions import Portions, WordBlock
+from vector_memory.storage.queries.keywords import KeywordIndex, WordBlock
+from vector_memory.storage.queries.portions import Portions
 from vector_memory.storage.records import Embedded, History, Links
 from vector_memory.upkeep import copying
 from vector_memory.upkeep.copying import CopiedMemories

@@ -19,12 +19,12 @@ from vector_memory.errors import AccessDeniedError, NotFoundError
 from vector_memory.search.rank import WordWeights
 from vector_memory.storage.base import Reader, Storage, WholeMemory
 from vector_memory.storage.connection import BoundRead, Queries
+from vector_memory.storage.opening import LimitedStorage, LimitedWriter
 from vector_memory.storage.queries.candidates import IndexedScope
 from vector_memory.storage.queries.deletions import Deleted, Deletions
 from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.queries.portions import Lifetimes
 from vector_memory.storage.records import Cursor, History, LastIds, Lease, Link, Links, Span
-from vector_memory.storage.restricted import LimitedStorage, LimitedWriter
 
 HIDDEN_IDS = 900_000
 """The memories and chunks that may not be seen have higher ids."""
@@ -123,6 +123,7 @@ def arguments(reader: Reader, limited: Reader, ids: dict[str, list[int]]) -> dic
         "embedded": derived(new).embedded, "deletions": Deletions([b"x"], []), "model_id": 1,
         "model": reader.vectors.models()[0],
         "expires_at": "2030", "at": "2030", "last_ids": LastIds(1, 1), "last": LastIds(1, 1), "of": "memory",
+        "key": {"content_hash": "x", "agent_id": "a", "session_id": "s", "session_iter": 1, "task_code": ""},
         "is_last": True, "pinned": True, "passages": [Passage(None, 0, 1)], "after": (0, 0), "links": [Link(1, 2, 1.0)],
     }  # fmt: skip
 

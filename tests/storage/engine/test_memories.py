@@ -184,10 +184,10 @@ def test_the_same_text_is_a_duplicate_only_with_the_same_labels(storage: Storage
 def test_a_report_is_found_by_its_text_and_labels(storage: Storage) -> None:
     new = new_memory("findings", task_code="t")
     memory_id = add(storage, new)
-    place = {"agent_id": "a", "session_id": "s", "session_iter": 1, "task_code": "t"}
+    place = {"content_hash": content_hash(new), "agent_id": "a", "session_id": "s", "session_iter": 1, "task_code": "t"}
     with storage.read() as reader:
-        assert reader.memories.find_copy(content_hash=content_hash(new), **place) == memory_id
-        assert reader.memories.find_copy(content_hash=content_hash(new), **place | {"task_code": None}) is None
+        assert reader.memories.find_copy(place) == memory_id
+        assert reader.memories.find_copy(place | {"task_code": None}) is None
 
 
 def test_chunks_are_read_by_id_by_position_and_without_their_texts(storage: Storage) -> None:

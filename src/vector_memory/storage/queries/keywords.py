@@ -27,7 +27,7 @@ from vector_memory.texts.terms import RULES, searchable_text
 
 CONTENTS = ", ".join(Contents._fields)
 
-BLOCK = f"select id, kind, rules, {CONTENTS} from keyword_blocks"
+BLOCK = f"select id, kind, units, rules, {CONTENTS} from keyword_blocks"
 
 NEW_BLOCK = f"""
 insert into keyword_blocks (kind, units, rules, {CONTENTS})
@@ -69,13 +69,18 @@ class UnitText(NamedTuple):
     text: str
 
 
-class StoredBlock(NamedTuple):
-    """A block of memories of a kind, the rules by which its terms were made, and what is in it."""
+class WordBlock(NamedTuple):
+    """A block of the keyword index (`storage.postings`). `postings`: arrays of postings by bucket.
+
+    `rules`: those by which its terms were made.
+    """
 
     id: int
     kind: str
+    units: int
     rules: int
     contents: Contents
+    postings: dict[int, bytes]
 
 
 @dataclass
@@ -121,7 +126,7 @@ class KeywordIndex:
         """
         self.open.clear()
         blocks, rows = self.connection.batch(
-            Query(stored_block, f"{BLOCK} where id = {OWN_BLOCK}", {"id": memory_id}),
+            Query(word_block, f"{BLOCK} where id = {OWN_BLOCK}", {"id": memory_id}),
             Query(
                 PostingsRow,
                 f"""
@@ -136,7 +141,7 @@ class KeywordIndex:
         span = blocks[0].contents.spans().get(memory_id) if blocks else None
         if span is None:
             return
-        block_id, kind, rules, contents = blocks[0]
+        block_id, kind, _, rules, contents, _ = blocks[0]
         left = contents.without(memory_id, span)
         postings = {row.id: row.postings for row in rows}
         others, kept_spans = without(postings, span), left.spans()
@@ -184,7 +189,7 @@ class KeywordIndex:
         This takes about 0.1 s. A unit keeps its place. A damaged block stays as it is: `vector-memory doctor` finds it.
         """
         sql = f"{BLOCK} where rules < %(rules)s order by id limit 1"
-        block = self.connection.fetch_one(stored_block, sql, {"rules": RULES})
+        block = self.connection.fetch_one(word_block, sql, {"rules": RULES})
         if block is None:
             return False
         contents = block.contents
@@ -214,9 +219,9 @@ class KeywordIndex:
         self.connection.later("delete from keyword_postings where id >= %(first)s and id < %(end)s", ids)
 
 
-def stored_block(id: int, kind: str, rules: int, **contents: bytes) -> StoredBlock:  # noqa: A002 - names of columns
-    """Return a block for a row."""
-    return StoredBlock(id, kind, rules, Contents(**contents))
+def word_block(*, id: int, kind: str, units: int, rules: int, **contents: bytes) -> WordBlock:  # noqa: A002
+    """Return a block for a row, without postings."""
+    return WordBlock(id, kind, units, rules, Contents(**contents), {})
 
 
 def unit_text(id: int, title: Any, headings: Any, content: Any) -> UnitText:  # noqa: A002 - the name of a column

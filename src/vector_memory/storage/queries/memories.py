@@ -1,7 +1,7 @@
 """Whole memories: the rows of `session_memories`."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -227,20 +227,10 @@ class MemoryQueries(OverVectors):
         sql = f"select m.id from session_memories m where {condition.sql} order by m.id"
         return self.connection.fetch_column(sql, condition.parameters)
 
-    def find_copy(
-        self,
-        *,
-        content_hash: str,
-        agent_id: str,
-        session_id: str | None,
-        session_iter: int,
-        task_code: str | None,
-        memory_type: str = MemoryKind.REPORT,
-        created_at: str | None = None,
-    ) -> int | None:
+    def find_copy(self, key: Mapping[str, Any]) -> int | None:
         """Return the id of the memory with this text, kind, session, iteration, agent and task, or None.
 
-        Of several, the one of this time, or else the first.
+        Of several, the one of this time, or else the first. `key`: by column; without a kind, a report's.
         """
         sql = f"""
             select m.id from session_memories m
@@ -249,15 +239,7 @@ class MemoryQueries(OverVectors):
                 and m.task_code is not distinct from %(task_code)s and {UNEXPIRED}
             order by case when m.created_at = %(created_at)s then 0 else 1 end, m.id limit 1
         """
-        parameters = {
-            "memory_type": str(memory_type),
-            "created_at": created_at,
-            "content_hash": content_hash,
-            "agent_id": agent_id,
-            "session_id": session_id,
-            "session_iter": session_iter,
-            "task_code": task_code,
-        }
+        parameters = {"memory_type": str(MemoryKind.REPORT), "created_at": None, **key}
         found = self.connection.fetch_value(sql, parameters)
         return None if found is None else int(found)
 

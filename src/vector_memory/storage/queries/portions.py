@@ -10,10 +10,10 @@ import numpy as np
 from vector_memory.domain import Fingerprint
 from vector_memory.storage.base import WholeMemory
 from vector_memory.storage.connection import Parameters, Queries, Query
-from vector_memory.storage.postings import BUCKETS, Contents, row_id
+from vector_memory.storage.postings import BUCKETS, row_id
 from vector_memory.storage.queries import memories
 from vector_memory.storage.queries.insert import rows_of_chunks
-from vector_memory.storage.queries.keywords import CONTENTS, PostingsRow
+from vector_memory.storage.queries.keywords import BLOCK, PostingsRow, WordBlock, word_block
 from vector_memory.storage.queries.lifecycle import Supersession
 from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.records import CanonicalTag, LastIds, StoredChunk
@@ -21,20 +21,6 @@ from vector_memory.texts.terms import RULES
 
 if TYPE_CHECKING:
     from vector_memory.storage.base import Reader, Writer
-
-
-class WordBlock(NamedTuple):
-    """A block of the keyword index (`storage.postings`). `postings`: arrays of postings by bucket.
-
-    `rules`: those by which its terms were made.
-    """
-
-    id: int
-    kind: str
-    units: int
-    rules: int
-    contents: Contents
-    postings: dict[int, bytes]
 
 
 class StoredLifecycle(NamedTuple):
@@ -60,11 +46,6 @@ class Lifetimes(NamedTuple):
 
     lifecycles: list[StoredLifecycle]
     links: list[Supersession]
-
-
-def word_block(*, id: int, kind: str, units: int, rules: int, **contents: bytes) -> WordBlock:  # noqa: A002
-    """Return a block without postings."""
-    return WordBlock(id, kind, units, rules, Contents(**contents), {})
 
 
 def stored_lifecycle(*, pinned: int, **columns: Any) -> StoredLifecycle:
@@ -111,10 +92,7 @@ class Portions(Queries):
 
     def blocks(self, after_id: int, limit: int) -> list[WordBlock]:
         """Return the first `limit` blocks of the keyword index with ids above `after_id`, sorted by id."""
-        sql = f"""
-            select id, kind, units, rules, {CONTENTS} from keyword_blocks
-            where id > %(after)s order by id limit %(limit)s
-        """
+        sql = f"{BLOCK} where id > %(after)s order by id limit %(limit)s"
         found = self.connection.fetch(word_block, sql, {"after": after_id, "limit": limit})
         blocks = {block.id: block for block in found}
         sql = "select id, postings from keyword_postings where id >= %(first)s and id < %(end)s order by id"

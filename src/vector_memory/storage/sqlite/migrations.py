@@ -240,8 +240,6 @@ def close_to_others(path: Path) -> None:
 
 def back_up(path: Path, suffix: str) -> None:
     """Copy the last committed state to a new file next to it, readable by its owner only: completely or not at all."""
-    from vector_memory.storage.sqlite.copying import copy_database  # noqa: PLC0415 - imports this module
-
     copy = path.with_name(path.name + suffix)
     number = 1
     while copy.exists():
@@ -250,3 +248,15 @@ def back_up(path: Path, suffix: str) -> None:
     with draft_of(copy, Rules(is_database=True)) as draft:
         copy_database(path, draft.path)
         draft.publish()
+
+
+def copy_database(path: Path, copy: Path) -> None:
+    """Copy the last committed state of the file. Unlike `copying`, SQLite puts it on the disk."""
+    source, target = apsw.Connection(str(path)), apsw.Connection(str(copy))
+    try:
+        with target.backup("main", source, "main") as backup:
+            while not backup.done:
+                backup.step(1000)
+    finally:
+        target.close()
+        source.close()

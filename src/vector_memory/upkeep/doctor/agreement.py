@@ -14,7 +14,7 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import DatabaseError, DatabaseLockError, EmbeddingUnavailableError, VectorMemoryError
 from vector_memory.storage.base import Reader, Storage, WholeMemory
 from vector_memory.storage.postings import LENGTH, POSTING, indexed
-from vector_memory.storage.queries.portions import WordBlock
+from vector_memory.storage.queries.keywords import WordBlock
 from vector_memory.storage.records import EmbeddedPassage, StoredPassage
 from vector_memory.tagged.vocabulary import Vocabulary
 from vector_memory.texts.terms import RULES
