@@ -171,9 +171,8 @@ def test_a_session_that_has_lost_its_named_statements_is_sent_them_without_names
     for _ in range(7):  # psycopg names a statement after five uses
         before = ids(storage)
     with storage.read() as reader:
-        reader.connection.raw.execute(
-            "do $$ begin execute 'deallocate all'; end $$"
-        )  # psycopg would notice a plain one
+        # psycopg would notice a plain one
+        reader.connection.raw.execute("do $$ begin execute 'deallocate all'; end $$")
     assert ids(storage) == before
 
 

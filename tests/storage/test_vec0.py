@@ -24,7 +24,6 @@ from vector_memory.storage.queries.passages import FIRST_MODEL
 from vector_memory.storage.scoring import Numbers, Vectors
 from vector_memory.storage.sqlite import schema, vec0
 from vector_memory.storage.sqlite.connecting import load_vector_search
-from vector_memory.storage.sqlite.rows import fetch_column
 from vector_memory.storage.sqlite.schema import SIGNATURE_TABLE, SIGNATURES_PER_BLOCK, tables_of
 from vector_memory.storage.sqlite.vec0 import (
     BLOCKS,
@@ -42,12 +41,12 @@ from vector_memory.store import SessionMemoryStore
 CHUNK_TABLE = tables_of(FIRST_MODEL).chunks
 
 SHADOW_TABLES = {
-    "info": {"key", "value"},
-    "chunks": {"chunk_id", "size", "sequence_id", "partition00", "validity", "rowids"},
-    "rowids": {"rowid", "id", "chunk_id", "chunk_offset"},
-    "vector_chunks00": {"rowid", "vectors"},
+    "info": "key value",
+    "chunks": "chunk_id size sequence_id partition00 validity rowids",
+    "rowids": "rowid id chunk_id chunk_offset",
+    "vector_chunks00": "rowid vectors",
 }
-"""The tables of a vec0 table that `vec0` relies on, by the suffixes of their names, and their columns."""
+"""The tables of a vec0 table, by the suffixes of their names, and their columns."""
 
 SRC = Path(vec0.__file__).parents[2]
 DIMENSIONS = 100
@@ -75,13 +74,10 @@ def test_the_installed_release_is_the_one_that_the_adapter_was_written_for(conne
 
 
 def test_the_tables_of_a_vec0_table_are_those_that_the_adapter_names(connection: apsw.Connection) -> None:
-    for table in (CHUNK_TABLE, SIGNATURE_TABLE):
-        expected = SHADOW_TABLES | ({"metadatachunks00": {"rowid", "data"}} if table == SIGNATURE_TABLE else {})
-        names = fetch_column(connection, "select name from sqlite_schema where name glob ?", (f"{table}_*",))
-        assert {name.removeprefix(f"{table}_") for name in names} == expected.keys()
-        for suffix, columns in expected.items():
-            sql = "select lower(name) from pragma_table_info(?)"
-            assert columns <= {*fetch_column(connection, sql, (f"{table}_{suffix}",)), "rowid"}
+    columns = "(select group_concat(lower(c.name), ' ') from pragma_table_info(s.name) c)"
+    for table, more in ((CHUNK_TABLE, {}), (SIGNATURE_TABLE, {"metadatachunks00": "rowid data"})):
+        found = connection.execute(f"select name, {columns} from sqlite_schema s where name glob ?", (f"{table}_*",))
+        assert {str(name).removeprefix(f"{table}_"): own for name, own in found} == SHADOW_TABLES | more
 
 
 WANTED = {
@@ -135,7 +131,7 @@ def write_signatures(connection: apsw.Connection, first: int, count: int) -> Non
 def read_signatures(connection: apsw.Connection, kind: int) -> Signed:
     """Return what `signatures` reads of a kind."""
     sql = f"select chunk_id from {SIGNATURE_TABLE}_chunks where partition00 = ? order by chunk_id"
-    blocks = fetch_column(connection, sql, (kind,))
+    blocks = [number for (number,) in connection.execute(sql, (kind,))]
     units = np.empty((len(blocks), SIGNATURES_PER_BLOCK), np.int64)
     read_blocks(connection, f"{SIGNATURE_TABLE}_metadatachunks00", "data", blocks, units)
     chosen = Chosen(10**6)

@@ -18,7 +18,7 @@ from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_IDENTIFIER, MAX_TITLE, check_label, digits
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
 from vector_memory.storage.base import Reader, Storage
-from vector_memory.storage.queries.deletions import Deletion, Deletions
+from vector_memory.storage.queries.deletions import DeletedText, DeletedTexts
 from vector_memory.storage.records import Embedded, EmbeddedPassage, History, Memory
 from vector_memory.texts.chunks import MAX_CHUNKS
 from vector_memory.texts.redaction import redact_within
@@ -180,10 +180,10 @@ def traces_line(reader: Reader) -> export_lines.TracesLine | None:
     return export_lines.TracesLine(keys=[key.hex() for key in keys], traces=traces) if keys else None
 
 
-def traces_in(line: export_lines.TracesLine) -> Deletions:
+def traces_in(line: export_lines.TracesLine) -> DeletedTexts:
     """Return the traces of a line."""
-    rows = [Deletion(bytes.fromhex(one.digest), one.created_at, one.deleted_at) for one in line.traces]
-    return Deletions([bytes.fromhex(key) for key in line.keys], rows)
+    rows = [DeletedText(bytes.fromhex(one.digest), one.created_at, one.deleted_at) for one in line.traces]
+    return DeletedTexts([bytes.fromhex(key) for key in line.keys], rows)
 
 
 def memory_line(
@@ -254,11 +254,7 @@ def found_here(reader: Reader, new: NewMemory, line: export_lines.MemoryLine) ->
     at = line.created_at if new.kind is MemoryKind.INPUT_PROMPT else None  # people repeat themselves
     content_hash, older = hash_of(line.content), superseded_here(reader, line.supersedes, history_of(line).created_at)
     copy = reader.find_duplicate(new, content_hash, at)
-    if (
-        copy is None
-        and line.created_at is not None
-        and line.created_at in reader.times_of_duplicates(new, content_hash)
-    ):
+    if copy is None and line.created_at and line.created_at in reader.times_of_duplicates(new, content_hash):
         key = {name: getattr(line, name) for name in export_lines.MemoryKey.model_fields}
         copy = reader.memories.find_copy(key | {"content_hash": content_hash})
     if copy is None or not older:

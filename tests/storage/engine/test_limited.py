@@ -21,7 +21,7 @@ from vector_memory.storage.base import Reader, Storage, WholeMemory
 from vector_memory.storage.connection import BoundRead, Queries
 from vector_memory.storage.opening import LimitedStorage, LimitedWriter
 from vector_memory.storage.queries.candidates import IndexedScope
-from vector_memory.storage.queries.deletions import Deleted, Deletions
+from vector_memory.storage.queries.deletions import Deleted, DeletedTexts
 from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.queries.portions import Lifetimes
 from vector_memory.storage.records import Cursor, History, LastIds, Lease, Link, Links, Span
@@ -120,7 +120,7 @@ def arguments(reader: Reader, limited: Reader, ids: dict[str, list[int]]) -> dic
         "blocks": reader.upkeep.portions.blocks(0, 1),
         "memories": [WholeMemory(memory, [], None)], "tag": "x", "vector": None,
         "vectors": {"x": unit_vector("x")}, "derived": derived(new),
-        "embedded": derived(new).embedded, "deletions": Deletions([b"x"], []), "model_id": 1,
+        "embedded": derived(new).embedded, "deletions": DeletedTexts([b"x"], []), "model_id": 1,
         "model": reader.vectors.models()[0],
         "expires_at": "2030", "at": "2030", "last_ids": LastIds(1, 1), "last": LastIds(1, 1), "of": "memory",
         "key": {"content_hash": "x", "agent_id": "a", "session_id": "s", "session_iter": 1, "task_code": ""},

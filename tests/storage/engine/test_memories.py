@@ -24,7 +24,7 @@ from vector_memory.domain import MemoryKind, NewMemory, Project, Scope
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError
 from vector_memory.storage.base import Storage
 from vector_memory.storage.queries import keywords
-from vector_memory.storage.queries.deletions import Deletions
+from vector_memory.storage.queries.deletions import DeletedTexts
 from vector_memory.storage.records import History, Span
 
 SESSIONS = map("session {}".format, count())
@@ -517,7 +517,7 @@ OWN = new_memory("another word", MemoryKind.INPUT_PROMPT)
 AT = "2026-01-02T03:04:05.000006+00:00"
 
 
-def traces_in(storage: Storage) -> Deletions:
+def traces_in(storage: Storage) -> DeletedTexts:
     with storage.read() as reader:
         return reader.deletions.get_all()
 
@@ -559,7 +559,7 @@ def test_what_is_replaced_or_has_no_source_leaves_no_trace(storage: Storage) -> 
     note = add(storage, new_memory("a note", MemoryKind.TAGGED))
     with storage.write() as writer:
         writer.delete(note)
-    assert traces_in(storage) == Deletions([], [])
+    assert traces_in(storage) == DeletedTexts([], [])
 
 
 def test_a_memory_is_deleted_with_its_trace_or_not_at_all(storage: Storage) -> None:
@@ -572,7 +572,7 @@ def test_a_memory_is_deleted_with_its_trace_or_not_at_all(storage: Storage) -> N
 
     with pytest.raises(NotFoundError):
         delete_and_fail()
-    assert traces_in(storage) == Deletions([], [])
+    assert traces_in(storage) == DeletedTexts([], [])
     with storage.read() as reader:
         assert reader.memories.get(memory_id).content == SECRET.content
 

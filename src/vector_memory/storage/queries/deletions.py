@@ -1,4 +1,4 @@
-"""Deletions of deleted memories, so that they stay gone when the sources of their texts are read again.
+"""Records of deleted memories, so that their texts stay gone when the sources are read again: the table `traces`.
 
 A trace is a keyed hash of a text and its origin, with the times at which the memory was created and deleted. It does
 not reveal the text. Each memory has a random key, and the keys of memories whose records it took over.
@@ -30,19 +30,19 @@ class Deleted(NamedTuple):
     chunk_count: int
 
 
-class Deletion(NamedTuple):
-    """A deleted memory: a row of `traces`. Another name of the table would need another version of the files."""
+class DeletedText(NamedTuple):
+    """A row of `traces`, whose name in files cannot change without another version of them."""
 
     digest: bytes
     created_at: str
     deleted_at: str
 
 
-class Deletions(NamedTuple):
-    """All deleted memories of a memory, and the keys of their hashes."""
+class DeletedTexts(NamedTuple):
+    """All rows of `traces`, and the keys of their hashes."""
 
     keys: list[bytes]
-    rows: list[Deletion]
+    rows: list[DeletedText]
 
 
 class DeletionQueries(Queries):
@@ -53,12 +53,12 @@ class DeletionQueries(Queries):
         """The keys of the hashes."""
         return self.connection.fetch_column("select key from trace_keys order by key {exempt:random numbers}")
 
-    def get_all(self) -> Deletions:
+    def get_all(self) -> DeletedTexts:
         """Return all deleted memories, in a fixed order."""
         sql = "select digest, created_at, deleted_at from traces order by digest, created_at"
-        return Deletions(self.keys, self.connection.fetch(Deletion, sql))
+        return DeletedTexts(self.keys, self.connection.fetch(DeletedText, sql))
 
-    def of(self, new: NewMemory, hashes: Iterable[str]) -> list[Deletion]:
+    def of(self, new: NewMemory, hashes: Iterable[str]) -> list[DeletedText]:
         """Return the deleted memories whose text had one of these hashes, of the same kind and origin.
 
         A file outside repositories has the root that a command names, which may be any folder above it.
@@ -68,7 +68,7 @@ class DeletionQueries(Queries):
         root = new.metadata.get("root")
         folders = [None] if root is None else PurePath(str(root), str(new.metadata.get("source"))).parents
         asked = [
-            Query(Deletion, sql, {"digest": digest_of(key, str(new.kind), new.session_id, folder, content_hash)})
+            Query(DeletedText, sql, {"digest": digest_of(key, str(new.kind), new.session_id, folder, content_hash)})
             for key in self.keys
             for content_hash in set(hashes)
             for folder in folders
@@ -99,13 +99,13 @@ class DeletionChanges(Queries):
         """
         self.connection.later(sql, {"digest": digest, "created_at": memory.created_at})
 
-    def add_deletions(self, deletions: Deletions) -> None:
+    def add_deletions(self, deletions: DeletedTexts) -> None:
         """Add what was deleted from another memory, with the keys."""
         self.connection.insert("trace_keys", [{"key": key} for key in deletions.keys], "on conflict do nothing")
         self.connection.insert("traces", [one._asdict() for one in deletions.rows], "on conflict do nothing")
         self.deletions.__dict__.pop("keys", None)
 
-    def set_deletions(self, deletions: Deletions) -> None:
+    def set_deletions(self, deletions: DeletedTexts) -> None:
         """Replace all records by those of another memory."""
         self.connection.later("delete from traces")
         self.connection.later("delete from trace_keys")
@@ -117,7 +117,7 @@ class DeletionChanges(Queries):
             self.connection.later("delete from traces where digest = %(digest)s", {"digest": digest})
 
 
-def covers(deletion: Deletion, new: NewMemory) -> bool:
+def covers(deletion: DeletedText, new: NewMemory) -> bool:
     """Return whether a source's text is a deleted memory's, given the same text and origin.
 
     A prompt matches only if it was written at the same time, because people repeat themselves. Any other memory

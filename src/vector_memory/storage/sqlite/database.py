@@ -315,7 +315,7 @@ class ReaderPool:
 
 
 @lru_cache(maxsize=1)
-def new_file(dimensions: int, extend: Callable[[apsw.Connection], None]) -> bytes:
+def new_image(dimensions: int, extend: Callable[[apsw.Connection], None]) -> bytes:
     """Return the bytes of a new file. `extend`: prepares a connection for the tables."""
     with closing(apsw.Connection(":memory:")) as connection:
         extend(connection)
@@ -328,7 +328,7 @@ def empty_memory(dimensions: int, extend: Callable[[apsw.Connection], None]) -> 
     """Yield a connection to the tables of a new file, in RAM."""
     with closing(apsw.Connection(":memory:")) as connection:
         extend(connection)
-        connection.deserialize("main", new_file(dimensions, extend))
+        connection.deserialize("main", new_image(dimensions, extend))
         forbid_writes(connection)
         yield connection
 
