@@ -9,7 +9,6 @@ from clusters import shared_cluster
 from doctor.conftest import store_all
 from doctor.test_faults import InSchema
 from memory_files import SETTINGS, doctor, examine, found, said
-from vector_memory.extras.postgres import doctor as postgres_doctor
 from vector_memory.settings import DatabaseUrl
 from vector_memory.store import SessionMemoryStore
 from vector_memory.upkeep.doctor.report import Level
@@ -87,7 +86,7 @@ def test_functions_that_anybody_may_create_beside_pgvector_are_a_warning(url: st
 def test_postings_that_an_open_snapshot_keeps_are_told_with_who_has_it(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_doctor, "MUCH_SPACE", 1 << 20)
+    monkeypatch.setattr("vector_memory.extras.postgres.doctor.MUCH_SPACE", 1 << 20)
     assert "space" not in found(examine(url))
     with psycopg.connect(DatabaseUrl.parse(url).conninfo()) as other:
         other.execute("set transaction isolation level repeatable read; select 1")
@@ -102,7 +101,7 @@ def test_postings_that_an_open_snapshot_keeps_are_told_with_who_has_it(
 
 
 def test_dead_rows_are_cleaned(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_doctor, "LARGE", 3)
+    monkeypatch.setattr("vector_memory.extras.postgres.doctor.LARGE", 3)
     InSchema(url).change(
         "analyze; update session_memories set access_count = access_count + 1; select pg_stat_force_next_flush()"
     )

@@ -26,7 +26,6 @@ from servers import Server
 from vector_memory.domain import Scope
 from vector_memory.errors import DatabaseError, DuplicateMemoryError
 from vector_memory.extras.postgres import connecting, connection
-from vector_memory.extras.postgres import doctor as postgres_doctor
 from vector_memory.extras.postgres.beginnings import JUMP
 from vector_memory.extras.postgres.connecting import ConnectionPool
 from vector_memory.extras.postgres.database import PostgresDatabase, PostgresStorage
@@ -107,7 +106,7 @@ def test_namespaces_that_share_few_sessions_of_the_server_never_see_each_other(
 def test_a_database_session_keeps_nothing_for_its_next_client(
     pooler: Pooler, url: str, new_name: str, direct: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_doctor, "LARGE", 0)
+    monkeypatch.setattr("vector_memory.extras.postgres.doctor.LARGE", 0)
     changed = "select name from pg_settings where source = 'session' order by 1"
     address = f"{url}&schema=ns_1"
     with SessionMemoryStore(address, SETTINGS) as store:
@@ -165,7 +164,7 @@ def test_a_pooler_that_carries_prepared_statements_is_sent_them(
 def test_the_doctor_examines_and_repairs_the_memory_of_the_address_and_no_other(
     url: str, direct: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_doctor, "LARGE", 0)
+    monkeypatch.setattr("vector_memory.extras.postgres.doctor.LARGE", 0)
     sound, damaged = f"{url}&schema=sound", f"{url}&schema=damaged"
     for address in (sound, damaged):
         with SessionMemoryStore(address, SETTINGS) as store:

@@ -74,8 +74,8 @@ def test_the_installed_release_is_the_one_that_the_adapter_was_written_for(conne
 
 
 def test_the_tables_of_a_vec0_table_are_those_that_the_adapter_names(connection: apsw.Connection) -> None:
-    columns = "(select group_concat(lower(c.name), ' ') from pragma_table_info(s.name) c)"
     for table, more in ((CHUNK_TABLE, {}), (SIGNATURE_TABLE, {"metadatachunks00": "rowid data"})):
+        columns = "(select group_concat(lower(c.name), ' ') from pragma_table_info(s.name) c)"
         found = connection.execute(f"select name, {columns} from sqlite_schema s where name glob ?", (f"{table}_*",))
         assert {str(name).removeprefix(f"{table}_"): own for name, own in found} == SHADOW_TABLES | more
 
@@ -218,8 +218,7 @@ def test_no_other_module_names_the_tables_of_sqlite_vec() -> None:
 
 def test_sqlite_vec_compares_nothing_and_filters_by_integers_only() -> None:
     """Its searches put vectors of zeros first, and end with an error for a range of texts; it limits `k` to 4,096."""
-    made = " ".join([*schema.vector_tables(4).values()])
-    assert set(re.findall(r"^ +\w+ (\w+)", made, re.MULTILINE)) == {"integer", "float", "bit"}
+    assert set(re.findall(r"\n +\w+ (\w+)", " ".join(schema.vector_tables(4).values()))) == {"integer", "float", "bit"}
     searches = re.compile(r"\b(embedding|signature)\s+match\b|\bvec_distance_")
     assert [path.name for path in SRC.rglob("*.py") if searches.search(path.read_text(encoding="utf-8"))] == []
 
