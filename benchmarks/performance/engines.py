@@ -243,7 +243,7 @@ def approximately(server: Cluster, where: dict[str, Part]) -> Figure:
     Times in ms of finding 200 passages; `recall`: the share of the ten nearest that was found.
     """
     address = cluster.address(server)
-    building = timed(lambda: approximate.create(address, cluster.SCHEMA))
+    building = timed(lambda: approximate.change(address, cluster.SCHEMA))
     figures: Figure = {}
     with SessionMemoryStore(address) as store, undone(store) as connection:
         queries = cluster.vectors_near(connection, QUERIES)
@@ -267,5 +267,5 @@ def approximately(server: Cluster, where: dict[str, Part]) -> Figure:
                 "recall": float(np.mean(recall)),
                 **{way: summary(own) for way, own in times.items()},
             }
-    approximate.drop(address, cluster.SCHEMA)
+    approximate.change(address, cluster.SCHEMA, drop=True)
     return {"seconds to build": building / 1_000, "MB": size, "scopes": figures}

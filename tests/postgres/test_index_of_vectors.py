@@ -215,7 +215,7 @@ def test_a_process_that_changed_the_index_blocks_no_other_when_its_connection_en
 def test_an_index_that_is_being_built_is_neither_used_nor_faulty(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(approximate, "EXACT_PASSAGES", 0)
     approximate.change(url, SCHEMA, drop=True)
-    building = threading.Thread(target=approximate.create, args=(url, SCHEMA), daemon=True)
+    building = threading.Thread(target=approximate.change, args=(url, SCHEMA), daemon=True)
     with psycopg.connect(url) as older, psycopg.connect(url, autocommit=True) as watching:
         older.execute("begin isolation level repeatable read")
         older.execute("select 1")  # the end of building waits for its snapshot
@@ -232,15 +232,15 @@ def test_only_the_index_of_the_memory_itself_is_created_and_dropped(database: Ca
     url = database("postgres")
     for memory in ("memory", "public"):  # all have the schema of pgvector in their path
         PostgresDatabase(url, schema=memory, dimensions=DIMENSIONS).close()
-    approximate.create(url, "public")
+    approximate.change(url, "public")
     with pytest.raises(DatabaseError, match="no memory in this schema"):
-        approximate.drop(url, "absent")
-    approximate.drop(url, "memory")
+        approximate.change(url, "absent", drop=True)
+    approximate.change(url, "memory", drop=True)
     with inspected(url, "public") as connection:
         assert approximate.NAME in fetch_column(connection, PRESENT_INDEXES)
-    approximate.drop(url, "public")
+    approximate.change(url, "public", drop=True)
     with pytest.raises(DatabaseError, match="no memory in this schema"):
-        approximate.create(url, "absent")
+        approximate.change(url, "absent")
     with inspected(url, "public") as connection:
         assert approximate.NAME not in fetch_column(connection, PRESENT_INDEXES)
 
