@@ -1,4 +1,4 @@
-"""Searches in any grain: one kind, or several at once, each with the search of its own, merged by score."""
+"""Searches one kind of memory in any grain, or several kinds at once, merged by score."""
 
 import heapq
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ Answer = FineSearchResult | MediumSearchResult | CoarseSearchResult | SearchMemo
 
 
 class Merged(NamedTuple):
-    """Results of several kinds, best first, the answers that they are from, and the places of theirs by kind."""
+    """Results of several kinds, best first, the answers they come from, and which of each kind's results are shown."""
 
     results: list[Found]
     answers: list[Answer]
@@ -33,7 +33,7 @@ class Merged(NamedTuple):
 
 
 class Across:
-    """Searches of all kinds and grains. Memories that are not split into chunks are found as a whole at any grain."""
+    """Searches all kinds and grains. Memories that are not split into chunks are whole results in every grain."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Across:
         self._search = search
 
     def one(self, query: str, scope: Scope, page: Page, grain: GrainName, mode: SearchMode | None = None) -> Answer:
-        """Return the results in a scope, which has a kind."""
+        """Search a scope of one kind."""
         scope = self._as_stored(scope)
         if scope.kind is None or not TRAITS[scope.kind].chunked:
             return self._search.memories(query, scope, page, mode)
@@ -59,7 +59,7 @@ class Across:
     def several(
         self, query: str, scopes: Sequence[Scope], page: Page, grain: GrainName, mode: SearchMode | None = None
     ) -> Merged:
-        """Return the results in scopes that differ only in their kinds. Raises ValidationError beyond the best 100."""
+        """Search scopes that differ only in their kinds. Raises ValidationError beyond the best 100."""
         if page.end > MAX_LIMIT:
             raise ValidationError(f"Without --kind there are at most {MAX_LIMIT} results: choose a kind for more.")
         with self._storage.read() as reader:
@@ -73,15 +73,15 @@ class Across:
 
 
 def shown_of(kind: MemoryKind | None, ranked: Sequence[Found], offset: int) -> range:
-    """Return which results of a kind, counted from its best, are on a page of merged results."""
+    """Return which of one kind's results, counted from its best, are on a page of merged results."""
     earlier = sum(result.memory_type == kind for result in ranked[:offset])
     return range(earlier, earlier + sum(result.memory_type == kind for result in ranked[offset:]))
 
 
 def merged_by_score(ranked: Sequence[Sequence[Found]]) -> list[Found]:
-    """Return several rankings as one: of their next results always the one with the highest score.
+    """Merge rankings by score, keeping the order within each.
 
-    The latest on a subject has the score of the earlier result that it stands before, if that is higher.
+    The latest result on a subject counts with the score of the earlier result it was placed before, if that is higher.
     """
 
     def scored(results: Sequence[Found]) -> list[tuple[float, Found]]:

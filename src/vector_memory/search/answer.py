@@ -1,7 +1,7 @@
 """Answers searches in three grains: chunks (fine), sections (medium), whole memories (coarse).
 
-Each goes the same way: question, ranking, judgement, results, answer. A grain says how the units that were found are
-grouped into results, and what these show.
+Every search takes the same steps: question, ranking, judgement, results, answer. A grain defines how units are grouped
+into results, and what a result shows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -94,24 +94,24 @@ NOUNS: dict[str, str] = {MemoryKind.TAGGED: "tagged note", MemoryKind.KNOWLEDGE_
 """Names of kinds in results that differ from the kind's own name."""
 
 GrainName = Literal["chunk", "section", "document"]
-"""What a result is."""
+"""The size of a result."""
 
 A = TypeVar("A", bound=SearchMemoriesResult)
 H = TypeVar("H", FineSearchResult, MediumSearchResult)
 
 
 class Stored(NamedTuple):
-    """What is stored of results: chunks by id, and the memories that they are from by theirs."""
+    """The stored chunks of results and their memories, each by id."""
 
     chunks: Mapping[int, StoredChunk]
     sources: Mapping[int, Any]
 
 
 class RankedPage(NamedTuple):
-    """What was found for a page, and what is to be said of it.
+    """The results for a page, and what to report about them.
 
-    `more`: further results follow. `left_out`: how many weak ones the page does not show. `cursors`: of a list, those
-    after each of `found`.
+    `more`: further results follow. `left_out`: number of weak results that the page leaves out. `cursors`: in a list,
+    the cursor after each of `found`.
     """
 
     found: Sequence[Any]
@@ -135,17 +135,17 @@ class RankedPage(NamedTuple):
 
     @property
     def notes(self) -> list[str]:
-        """What the message says, with the counts of what was left out."""
+        """The sentences of the message, with the counts of what was left out."""
         return said_with(self.judgement.notes, self.left_out, self.superseded.number)
 
 
 @dataclass(frozen=True)
 class Grain(Generic[J]):
-    """The size of results, and how they are made of the units that match.
+    """The size of results, and how matching units become results.
 
-    For a page, `units` of the best are judged, and `needed` results are wanted besides near copies. `grouped` makes
+    For a page, the best `units` are judged, and `needed` results must remain without near copies. `grouped` makes
     results of the first `parts` units; None: of all. `about`: what a result is about, besides its text. `shown`: the
-    result as an answer has it. `said`: what near copies of it repeat. `is_short`: whether it says little alone.
+    result in an answer. `said`: the text that near copies repeat. `is_short`: whether a result needs its neighbours.
     `memories`: results are whole memories. `has_chunks`: each is one chunk.
     """
 
@@ -163,16 +163,16 @@ class Grain(Generic[J]):
 
 
 def results_for(grain: Grain[J], retrieval: Retrieval, judgement: Judgement, page: Page, *, folds: bool) -> Sequence[J]:
-    """Return the results for a page, given the first hits as they were judged; if it prefers it, the latest first.
+    """Return the results for a page, given the first judged hits; the latest first, if the page prefers that.
 
-    `folds`: near copies are under the newest of them; instead of these, more are found.
+    `folds`: near copies are merged into the newest of them, and further results take their places.
     """
     reader, scope, hits = retrieval.reader, retrieval.scope, judgement.hits
     count, needed = grain.units(page), grain.needed(page)
     if grain.parts is not None:
         hits = hits[: (count := grain.parts(page))]
     found, places = grain.grouped(retrieval, hits), dict[int, int]()
-    if folds and not (page.is_part and grain.parts is None):  # what lists of hits lack, they ask for themselves
+    if folds and not (page.is_part and grain.parts is None):  # `Probes` asks for longer lists
         places = copies_of(grain, reader, found, needed, judgement.origins, retrieval.ahead)
         while places and len(found) - len(places) < needed and count <= len(hits) and count < MAX_DEPTH:
             count = min(count * GROWTH, MAX_DEPTH)
@@ -197,7 +197,7 @@ def copies_of(
 ) -> dict[int, int]:
     """Return the places of near copies among results (see `copies_in`).
 
-    `origins`: those of memories that are known. `ahead`: what was read of texts.
+    `origins`: of memories, as far as known. `ahead`: texts that were read ahead.
     """
 
     def said(run: Sequence[Any]) -> list[Wording | None]:
@@ -216,9 +216,9 @@ def copies_of(
 
 
 class Search:
-    """Searches of one memory. `record_access` counts whole memories as read.
+    """Searches one memory. `record_access` counts whole memories as read.
 
-    `read_with`: the tool that reads on what an answer with whole memories cuts.
+    `read_with`: the tool that reads the rest of a memory that an answer cuts.
     """
 
     def __init__(
@@ -240,24 +240,24 @@ class Search:
     def chunks(
         self, query: str, scope: Scope, page: Page, mode: SearchMode | None, neighbours: int
     ) -> FineSearchResult:
-        """Return the chunks that match the query best, best first, short ones with their neighbours."""
+        """Return the chunks that match best, best first; short ones with their neighbours."""
         scope.require_chunks()
         return self._with_hits(FineSearchResult, self._best(FINE, query, scope, page, mode, neighbours), page)
 
     def sections(self, query: str, scope: Scope, page: Page, mode: SearchMode | None) -> MediumSearchResult:
-        """Return the sections that match the query best, best first."""
+        """Return the sections that match best, best first."""
         scope.require_chunks()
         return self._with_hits(MediumSearchResult, self._best(MEDIUM, query, scope, page, mode), page)
 
     def scoped(self, scope: Scope, page: Page, *, latest_first: bool = True) -> SearchMemoriesResult:
-        """Return the newest (or oldest) memories of the scope; nothing is compared."""
+        """List the newest (or oldest) memories of the scope."""
         looked_up = self._look_up(scope, page, latest_first=latest_first)
         return self._with_memories(SearchMemoriesResult, looked_up, scope, page, latest_first=latest_first)
 
     def memories(
         self, query: str | None, scope: Scope, page: Page, mode: SearchMode | None = None, neighbours: int = 0
     ) -> SearchMemoriesResult:
-        """Return the memories that match the query best, short ones with `neighbours`, or without one the newest."""
+        """Return the memories that match best, short ones with `neighbours`; without a query the newest."""
         if query is None:
             found = self._look_up(scope, page)
         else:
@@ -273,7 +273,7 @@ class Search:
         *,
         order: SearchOrder | None,
     ) -> CoarseSearchResult:
-        """Return the documents that match the query best; without one, or by `recent`, the newest of the scope."""
+        """Return the documents that match best; without a query, or in the order `recent`, the newest."""
         if query is None and order is SearchOrder.RELEVANCE:
             raise ValidationError('order="relevance" needs a query: send one, or leave order out for the newest.')
         if query is None or order is SearchOrder.RECENT:
@@ -302,7 +302,7 @@ class Search:
     def _best(
         self, grain: Grain[Any], query: str, scope: Scope, page: Page, mode: SearchMode | None, neighbours: int = 0
     ) -> RankedPage:
-        """Find the results of a grain that match the query best, for a page."""
+        """Find the best results of a grain for a page."""
         if page.cursor is not None:
             raise ValidationError(NO_LIST)
         form = FORM.get()
@@ -360,7 +360,7 @@ class Search:
         *,
         latest_first: bool = True,
     ) -> A:
-        """Return an answer with whole memories, or with one line for each, and count them as read."""
+        """Return an answer with whole memories, or one line for each, and count them as read."""
         found, known = looked.found, looked.neighbours
 
         def build(budget: ResponseBudget) -> A:
@@ -388,18 +388,18 @@ class Search:
 
 
 def position_of(reader: Reader, cursor: str, listing: str) -> ListPosition:
-    """Return where the list goes on. Raises ValidationError."""
+    """Return where the list continues. Raises ValidationError."""
     position = ListPosition.parse(cursor, listing)
     if position.turn is not None:
         return position
     found = reader.memories.origins([position.id]).get(position.id)
     if found is None:
-        raise ValidationError("The memory after which this list goes on is gone: begin the list again, without cursor.")
+        raise ValidationError("The memory after which this list continues was deleted: start again without cursor.")
     return position._replace(turn=found.turn)
 
 
 def summary(answer: Packed[FoundMemory], notes: Sequence[str], scope: Scope, read_with: str) -> str:
-    """Say how much was found, and whether results were cut or left out."""
+    """Report how much was found, and whether results were cut or left out."""
     kind = scope.kind or "memory"
     noun = NOUNS.get(kind, kind.replace("_", " "))
     said = explain(noun, answer, notes, read_with=read_with)
@@ -432,7 +432,7 @@ def found_chunk(hit: Hit, stored: Stored, later: LaterFields) -> FoundChunk:
 
 
 def chunk_said(hit: Hit, stored: Stored) -> Wording | None:
-    """Return what a chunk says; None if it is too long."""
+    """Return the wording of a chunk; None if it is too long."""
     chunk = stored.chunks[hit.id].chunk
     return said_in(stored.sources[hit.memory_id], chunk.text, chunk.headings)
 
@@ -451,12 +451,12 @@ def omitted_section(section: FoundSection) -> Omitted:
 
 
 def chunks_for(page: Page) -> int:
-    """Return how many chunks make the sections of a page: its number does not matter, or their order would change."""
+    """Return how many chunks form the sections of a page; the same for all pages, to keep their order."""
     return max(page.limit * CHUNKS_PER_SECTION, CANDIDATES if page.prefer == LATEST else 0)
 
 
 def sections_among(retrieval: Retrieval, hits: Sequence[Hit]) -> list[MatchedSection]:
-    """Return the sections with these hits."""
+    """Group hits into the sections that contain them."""
     ids, known = {hit.memory_id for hit in hits}, retrieval.ahead.outlines
     missing = sorted(ids - {chunk.memory_id for chunk in known})
     more = retrieval.reader.chunks.outlines(missing) if missing else ()
@@ -465,13 +465,13 @@ def sections_among(retrieval: Retrieval, hits: Sequence[Hit]) -> list[MatchedSec
 
 
 def section_said(match: MatchedSection, stored: Stored) -> Wording | None:
-    """Return what a section says; None if it is too long."""
+    """Return the wording of a section; None if it is too long."""
     section, memory = match.section, stored.sources[match.memory_id]
     return said_in(memory, memory.content[section.start : section.end], section.headings)
 
 
 def found_section(match: MatchedSection, stored: Stored, later: LaterFields) -> FoundSection:
-    """Return a result for a section, with its text as in the document, without the overlaps of its chunks."""
+    """Return a result for a section, with its text as in the document."""
     section, memory = match.section, stored.sources[match.memory_id]
     path = " > ".join(section.headings)
     return FoundSection(
@@ -512,7 +512,7 @@ def found_whole(hit: Hit, stored: Stored, later: LaterFields) -> FoundMemory:
 
 
 def units_for(page: Page) -> int:
-    """Return how many units are judged for a page of them: whole runs, so that a page does not change."""
+    """Return how many units are judged for a page: whole runs, so that pages are stable."""
     return whole_runs(needed_for(page))
 
 
@@ -555,10 +555,10 @@ HITS: dict[type[SearchResult], tuple[str, str, Callable[[Any], Omitted]]] = {
     FineSearchResult: ("chunk", "expand_chunk_context", omitted_chunk),
     MediumSearchResult: ("section", READ_WITH, omitted_section),
 }
-"""Names for the hits of an answer, the tool that reads one, and how one is listed that was left out."""
+"""For each answer, the name of a hit, the tool that reads one, and the entry for one that was left out."""
 
 
 def reports_among(scope: Scope, hits: Sequence[J]) -> set[int]:
-    """Return the ids of the reports of a scope that match well, or of all if that was not judged."""
+    """Return the ids of the reports that match well, or of all reports if matches were not judged."""
     is_wanted = scope.kind is MemoryKind.REPORT
     return {hit.memory_id for hit in hits if is_wanted and hit.match in (None, "strong")}

@@ -1,7 +1,7 @@
-"""Finds near copies among results: texts under one title that a newer one repeats, sentence by sentence.
+"""Finds near copies among results: texts under one title that a newer text repeats, sentence by sentence.
 
-Vectors do not tell them apart: with another number or a "not", a text has a cosine of .99 to itself, with other marks
-of Markdown .96, and with one sentence more .9 (docs/lab/retrieval.md). So the words decide, and nothing else.
+Vectors do not tell them apart: a changed number or an added "not" leaves a cosine of .99, other Markdown marks .96, one
+more sentence .9 (docs/lab/retrieval.md). So only the words decide.
 """
 
 import re
@@ -25,16 +25,16 @@ from vector_memory.storage.damaged import require_all
 from vector_memory.storage.records import ChunkOutline, Memory, Origin
 
 RUN = CANDIDATES
-"""Results are compared with others of the same run of so many: however many are found, a page does not change."""
+"""Results are compared within runs of this length, so a page does not depend on how many results are found."""
 
 FEWEST_WORDS = 6
-"""What a shorter text says, as "Done." or "yes, do it", depends on what it answers: it is no copy."""
+"""The meaning of a shorter text, such as "Done." or "yes, do it", depends on its context: it is never a copy."""
 
 LONGEST = 2
-"""A newer text with more than so many times the words of an older one is about more."""
+"""A newer text with more than this many times the words of an older one says more."""
 
 END = re.compile(r"(?<=[.!?])\s+|\n\s*\n|\n(?=\s*(?:[-*+#|]|\d+[.)]\s))")
-"""The end of a sentence, paragraph, heading, row or item of a list; lines may be broken in another place."""
+"""The end of a sentence, paragraph, heading, table row or list item, but not of a line."""
 
 LONG_WORD = re.compile(r"\w{6,}")
 BULLET = re.compile(r"\s*(?:[-*+]|#+)\s+")
@@ -45,7 +45,7 @@ ARTICLES = {"a", "an", "the"}
 
 @dataclass(frozen=True)
 class Wording:
-    """What a text says. `names`: what it is about, its title and headings; `order`: sorts texts as they were stored."""
+    """A text to compare. `names`: its subject, title and headings; `order`: sorts texts in the order of storing."""
 
     memory_id: int
     order: tuple[int, str, int]
@@ -53,7 +53,7 @@ class Wording:
     text: str
 
     def is_repeated_by(self, newer: "Wording") -> bool:
-        """Return whether another memory says all of this, in this order, and not much else."""
+        """Whether another memory says all of this in the same order, and little else."""
         if self.memory_id == newer.memory_id or self.names != newer.names:
             return False
         if self.words < FEWEST_WORDS or newer.words > LONGEST * self.words:
@@ -67,22 +67,22 @@ class Wording:
 
     @cached_property
     def long_words(self) -> frozenset[str]:
-        """Its long words: nearly all pairs of texts differ in these already."""
+        """Long words. Nearly all pairs of texts already differ in these."""
         return frozenset(LONG_WORD.findall(self.text))
 
     @cached_property
     def sentences(self) -> tuple[str, ...]:
-        """Its sentences in their order."""
+        """Normalized sentences, in order."""
         return tuple(filter(None, map(_sentence, END.split(EMPHASIS.sub(r"\1", self.text)))))
 
     @cached_property
     def words(self) -> int:
-        """How many words it has."""
+        """Number of words."""
         return len(self.text.split())
 
 
 def said_in(source: Origin, text: str, headings: Iterable[str] = ()) -> Wording | None:
-    """Return what a part of a memory says, or with all its text the memory; None if it is too long."""
+    """Return the wording of a memory or a part of one; None if it is too long."""
     names, order = (*names_of(source), *map(_sentence, headings)), (source.turn, source.created_at, source.id)
     return None if len(text) > MOST_CHARACTERS else Wording(source.id, order, names, text)
 
@@ -94,19 +94,19 @@ def names_of(source: Origin) -> tuple[object, ...]:
 
 
 def _sentence(text: str) -> str:
-    """Return a sentence without marks, articles and the punctuation between its words."""
+    """Normalize a sentence: remove marks, articles and punctuation between words."""
     words = (word.lstrip(QUOTES).rstrip(f"{QUOTES}.,;:") for word in BULLET.sub("", text, count=1).split())
     return " ".join(word for word in words if word and word.lower() not in ARTICLES)
 
 
 def repeats(newer: Memory, older: Memory) -> bool:
-    """Return whether a memory says all that an older one says, and not much else."""
+    """Whether a memory says all that an older one says, and little else."""
     said, before = (said_in(one, one.content) for one in (newer, older))
     return said is not None and before is not None and before.is_repeated_by(said)
 
 
 def copies_among(said: Sequence[Wording | None]) -> dict[int, int]:
-    """Return for each place whose text a newer one says, too, the place of that one. None: a text that none repeats."""
+    """Map each older copy to the newer text that repeats it, by places. None: a text that is not compared."""
     newest_first = sorted(
         ((place, one) for place, one in enumerate(said) if one), key=lambda each: each[1].order, reverse=True
     )
@@ -122,14 +122,14 @@ def copies_among(said: Sequence[Wording | None]) -> dict[int, int]:
 
 
 def whole_runs(count: int) -> int:
-    """Return how many results make whole runs with at least `count`."""
+    """Round a number of results up to whole runs."""
     return -(-count // RUN) * RUN
 
 
 def copies_in(
     found: Sequence[J], needed: int, said: Callable[[Sequence[J]], Sequence[Wording | None]]
 ) -> dict[int, int]:
-    """Return the places of copies, and those of the results that say the same, as far as so many results need it."""
+    """Map the places of copies to those of the results that repeat them, in the runs that `needed` results take."""
     copies: dict[int, int] = {}
     for start in range(0, len(found), RUN):
         if start - len(copies) >= needed:
@@ -140,7 +140,7 @@ def copies_in(
 
 
 def folded(found: Sequence[J], copies: Mapping[int, int]) -> list[J]:
-    """Return results with each in the place of the first of its copies, over them."""
+    """Merge copies into the results that repeat them, each at the place of its first copy."""
     under: dict[int, list[int]] = {}
     for place, newer in copies.items():
         under.setdefault(newer, []).append(place)
@@ -155,7 +155,7 @@ def folded(found: Sequence[J], copies: Mapping[int, int]) -> list[J]:
 
 
 def suspects(found: Sequence[J], names: Callable[[J], tuple[object, ...]]) -> list[J]:
-    """Return the results that a result of another memory may repeat. `names`: what one is about."""
+    """Return the results that share their names with a result of another memory."""
     known = [(one.memory_id, names(one)) for one in found]
     memories = Counter(about for _, about in set(known))
     return [one for one, (_, about) in zip(found, known, strict=True) if memories[about] > 1]
@@ -163,7 +163,7 @@ def suspects(found: Sequence[J], names: Callable[[J], tuple[object, ...]]) -> li
 
 @read
 def origins_of(reader: Reader, memory_ids: Iterable[int], known: Mapping[int, Origin]) -> Steps[Mapping[int, Origin]]:
-    """Return where memories come from; of some this is `known`."""
+    """Read the origins of memories that are not yet `known`."""
     missing = sorted({number for number in memory_ids if number not in known})
     found = {**known, **(yield from reader.memories.origins.steps(missing))} if missing else known
     require_all(found, missing)
@@ -171,15 +171,15 @@ def origins_of(reader: Reader, memory_ids: Iterable[int], known: Mapping[int, Or
 
 
 def needed_for(page: Page) -> int:
-    """Return how many results a page needs: one more tells that others follow, and of the first the latest leads."""
+    """Results to fetch: the page, plus one to know whether more follow; a whole run if the latest comes first."""
     return max(page.end + (not page.is_part), RUN if page.prefer == LATEST else 0)
 
 
 @read
 def newer_of(reader: Reader, scope: Scope, memory_ids: Sequence[int], page: Page) -> Steps[Mapping[int, Sequence[int]]]:
-    """Return the ids of the memories that are newer than some and on their subjects, the newest first.
+    """Return the ids of the newer memories on the subjects of memories, newest first.
 
-    None, if the page does not prefer the latest.
+    Empty unless the page prefers the latest.
     """
     if page.prefer != LATEST:
         return {}
@@ -188,7 +188,7 @@ def newer_of(reader: Reader, scope: Scope, memory_ids: Sequence[int], page: Page
     return {number: [one.id for one in newer] for number, newer in found.items()}
 
 
-# Groups chunks into sections: runs of neighbouring chunks under the same first headings of a document.
+# Sections: runs of neighbouring chunks under the same first headings of a document.
 
 
 SECTION_DEPTH = 2
@@ -214,21 +214,21 @@ class MatchedSection:
     under: tuple["MatchedSection", ...] = ()
 
     def over(self, copies: Iterable["MatchedSection"]) -> "MatchedSection":
-        """Return the section in place of sections that it repeats, as good as the best of them."""
+        """Merge copies into this section; keep the best score."""
         return replace(self, under=tuple(copies))
 
     def leading(self) -> "MatchedSection":
-        """Return the section as it stands before an older one on its subject: it is not weak."""
+        """Return the section for its place before an older one on its subject: not weak."""
         return replace(self, hits=tuple(hit.leading() for hit in self.hits))
 
     @property
     def score(self) -> float:
-        """The mean score of the chunks that matched, or the best one of those that it repeats."""
+        """The mean score of the matching chunks; the best one if the section has copies."""
         return max(fsum(hit.score for hit in one.hits) / len(one.hits) for one in (self, *self.under))
 
     @property
     def similarity(self) -> float | None:
-        """The mean cosine of the chunks that matched; None if none was compared."""
+        """The mean cosine of the matching chunks; None if none was compared."""
         known = [hit.similarity for hit in self.hits if hit.similarity is not None]
         return fsum(known) / len(known) if known else None
 
@@ -239,17 +239,17 @@ class MatchedSection:
 
     @cached_property
     def match(self) -> MatchLevel | None:
-        """How well the best of the chunks matches."""
+        """The match level of the best chunk."""
         return best_of([hit.match for one in (self, *self.under) for hit in one.hits])
 
     @property
     def memory_id(self) -> int:
-        """The memory that the section is a part of."""
+        """The id of the section's memory."""
         return self.section.memory_id
 
     @property
     def copies(self) -> list[int]:
-        """The memories that it repeats."""
+        """The ids of the memories it repeats."""
         return sorted({one.memory_id for one in self.under})
 
     @property
@@ -261,8 +261,8 @@ class MatchedSection:
 def sections_of(chunks: Iterable[ChunkOutline]) -> list[Section]:
     """Return the sections of documents, given all their chunks sorted by document and position.
 
-    Text before the first heading is a separate section, and so is a document without headings. If other chunks
-    separate two runs under the same headings, each run is a section.
+    Text before the first heading is a section, and so is a document without headings. Two separate runs under the same
+    headings are two sections.
     """
     sections = []
     for (memory_id, headings), group in groupby(
@@ -276,7 +276,7 @@ def sections_of(chunks: Iterable[ChunkOutline]) -> list[Section]:
 
 
 def rank_sections(sections: Iterable[Section], hits: Iterable[Hit]) -> list[MatchedSection]:
-    """Return the sections with a match, weak ones last, by the mean score of their matches; ties: older ones first."""
+    """Rank the sections that have matches by their mean score, weak ones last; ties: older ones first."""
     by_chunk = {hit.id: hit for hit in hits}
     found = [
         MatchedSection(section, tuple(by_chunk[number] for number in section.chunk_ids if number in by_chunk))

@@ -1,4 +1,4 @@
-"""Explains a search: how each candidate was measured, and why one was not returned."""
+"""Explains a search: how each candidate was scored, and why one was not returned."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,15 +22,15 @@ from vector_memory.texts.terms import names_above, terms
 NO_STATES = "not token by token: some passages have no states of their tokens, and `vector-memory reembed` adds them"
 
 SHOWN = 10
-"""Candidates behind the page that are shown."""
+"""Number of candidates shown after those of the page."""
 
 Trace = dict[str, Any]
 
 
 class ExplainRequest(NamedTuple):
-    """What a trace explains: a page of results of one size, and the memory that somebody misses there.
+    """What a trace explains: a page of results, and a memory that is missing there.
 
-    `shown`: the places of the results that the page shows, where it shows those of several searches; None: all.
+    `shown`: the results of this search on a page that merges several searches; None: the whole page.
     """
 
     page: Page
@@ -40,10 +40,10 @@ class ExplainRequest(NamedTuple):
 
 
 class RankedUnits(NamedTuple):
-    """All units that were compared, best first, and the results that they belong to.
+    """All compared units, best first, and the results they belong to.
 
-    `places`: of each unit's result among all results; None: in none. `fates`: what became of each unit. `scores`: of
-    the results. `shown`: the places on the page. `question`: as it was compared.
+    `places`: the place of each unit's result; None: in no result. `fates`: what became of each unit. `scores`: of the
+    results. `shown`: the places on the page. `question`: as it was compared.
     """
 
     question: Question
@@ -54,7 +54,7 @@ class RankedUnits(NamedTuple):
     shown: range
 
     def candidate(self, index: int, names: str, text: str) -> Trace:
-        """Return how a unit was measured. `names`: the title of its memory, and the headings that enclose it."""
+        """Return the measurements of a unit. `names`: the title of its memory and the headings above it."""
         hit, above, within, wanted = self.hits[index], {*terms(names)}, {*terms(text)}, self.question.terms or ()
         measures = {"cosine": hit.cosine(self.question.weight), "words": hit.words, "late": hit.late}
         return {
@@ -75,7 +75,7 @@ class RankedUnits(NamedTuple):
         return place is None, place not in self.shown, index if place is None else place
 
     def why(self, index: int) -> Trace:
-        """Say where the result of a unit ranks, or why it is in none."""
+        """Explain where the result of a unit ranks, or why it is in no result."""
         place, fate = self.places[index], self.fates[index]
         if place is None:
             said = f"It is in no result: {fate}."
@@ -89,7 +89,7 @@ class RankedUnits(NamedTuple):
 
 
 class Explaining:
-    """Explains the ranking of units (chunks, or memories that are not chunked) on which every search is based."""
+    """Explains the ranking of units: chunks, or memories that are not chunked."""
 
     def __init__(self, storage: Storage, retriever: Retriever) -> None:
         self._storage = storage
@@ -108,12 +108,12 @@ class Explaining:
             self._retriever.require_comparable(reader)
 
     def explain(self, query: str | None, scope: Scope, asked: ExplainRequest, mode: SearchMode | None = None) -> Trace:
-        """Return the query's words, the filters, and the candidates; of a memory, why it was not found.
+        """Return the query's words, the filters, the candidates, and why a memory was not found.
 
         A candidate has its rank, id and memory_id, score, cosine (None: not compared), share of the words (`words`),
-        late score (`late`; None: not compared), the words that it has, those of them that only its title or its
-        headings have, the words that it lacks, and its fate: where the result is that it is or belongs to. Without a
-        query, nothing is compared. Raises ValidationError, EmbeddingUnavailableError.
+        late score (`late`; None: not compared), the words it has, those found only in its title or headings, the words
+        it lacks, and its fate: where its result is. Without a query, nothing is compared. Raises ValidationError,
+        EmbeddingUnavailableError.
         """
         number = None if asked.memory_id is None else parse_id("memory_id", asked.memory_id)
         if query is None:
@@ -173,7 +173,7 @@ def ranking_of(retrieval: Retrieval, asked: ExplainRequest, *, folds: bool) -> R
 
 
 def places_among(results: Sequence[Hit | MatchedSection]) -> tuple[dict[int, int], dict[int, int]]:
-    """Return the places of units among results, by id, and of copies the memories that they stand under."""
+    """Map units to the places of their results, and copies to the memories they are merged into."""
     place_of: dict[int, int] = {}
     copied: dict[int, int] = {}
     for place, result in enumerate(results):
@@ -187,7 +187,7 @@ def places_among(results: Sequence[Hit | MatchedSection]) -> tuple[dict[int, int
 
 
 def compared(question: Question, hits: Sequence[Hit] = ()) -> str:
-    """Say what of a question was compared, and why the rest was not. `hits`: best first."""
+    """Describe what was compared, and why the rest was not. `hits`: best first."""
     late = any(hit.late is not None for hit in hits)
     said = formula(question, late=late)
     if late or question.states is None or not hits or any(hit.similarity is None for hit in hits[:LATE_UNITS]):
@@ -196,7 +196,7 @@ def compared(question: Question, hits: Sequence[Hit] = ()) -> str:
 
 
 def formula(question: Question, *, late: bool) -> str:
-    """Say how scores were computed. `late`: the best units were compared token by token."""
+    """Describe how scores were computed. `late`: the best units were compared token by token."""
     if question.is_reference:
         return "words only: the query is only a number, a code or an address"
     if question.vector is None:
@@ -214,7 +214,7 @@ def formula(question: Question, *, late: bool) -> str:
 
 
 def candidates(reader: Reader, scope: Scope, ranking: RankedUnits, indices: Sequence[int]) -> list[Trace]:
-    """Return how these candidates were measured."""
+    """Return the measurements of these candidates."""
     hits = [ranking.hits[index] for index in indices]
     ids = [hit.id for hit in hits]
     if scope.kind is not None and TRAITS[scope.kind].chunked:
@@ -229,7 +229,7 @@ def candidates(reader: Reader, scope: Scope, ranking: RankedUnits, indices: Sequ
 
 
 def why(reader: Reader, scope: Scope, ranking: RankedUnits, memory_id: int) -> Trace:
-    """Say where a memory ranks, or why it does not rank."""
+    """Explain where a memory ranks, or why it does not."""
     units = [index for index, hit in enumerate(ranking.hits) if hit.memory_id == memory_id]
     if units:
         index = min(units, key=ranking.nearness)
@@ -241,13 +241,13 @@ def why(reader: Reader, scope: Scope, ranking: RankedUnits, memory_id: int) -> T
 
 
 def why_listed(reader: Reader, scope: Scope, memory_id: int) -> Trace:
-    """Say why a memory may not be on a page of the newest."""
+    """Explain why a memory may be missing from a list of the newest."""
     said = exclusion(reader, scope, memory_id)
     return {"id": memory_id, "why": said or "It passes the filters; it is on the page of its iteration and time."}
 
 
 def not_compared(ranking: RankedUnits, lacks: str) -> str:
-    """Say why nothing of a memory or a file in the scope is in the ranking. `lacks`: why it has no cosine."""
+    """Explain why no unit of a memory or file is in the ranking. `lacks`: why it has no cosine."""
     if len(ranking.hits) >= MAX_DEPTH:
         return f"At least {MAX_DEPTH:,} others come before it."
     if ranking.question.vector is None:
@@ -256,7 +256,7 @@ def not_compared(ranking: RankedUnits, lacks: str) -> str:
 
 
 def exclusion(reader: Reader, scope: Scope, memory_id: int) -> str:
-    """Say which filters exclude a memory, or that it is not there; nothing if it is in the scope."""
+    """Explain which filters exclude a memory, or that it does not exist; empty if it is in the scope."""
     memory = reader.memories.get_all([memory_id]).get(memory_id)
     if memory is None:
         return "There is no such memory: it was deleted or never stored here."
@@ -281,7 +281,7 @@ def exclusion(reader: Reader, scope: Scope, memory_id: int) -> str:
 
 
 def fitting(trace: Trace, room: int) -> Trace | None:
-    """Return a trace in at most `room` bytes, without its last candidates if need be; None: it does not fit."""
+    """Return a trace in at most `room` bytes, dropping its last candidates if necessary; None: it does not fit."""
     candidates = trace.get("candidates", [])
     rest = trace | ({"candidates": []} if candidates else {})
     left = room - value_size({"trace": rest})

@@ -1,8 +1,8 @@
-"""Tells whether the best passages answer a question, or are only on its topic.
+"""Decides whether the best passages answer a question, or are only on its topic.
 
-A word of the question may decide: a number, a code, a version, an address, a day. A passage without it does not answer,
-and one that has another in its place is about something else. Of the other words, those that no passage comes near to
-decide: the topic is there, what is asked is not. docs/lab/retrieval.md has the measurements.
+A word of the question may be decisive: a number, code, version, address or day. A passage without it does not answer,
+and one with a different number or code is about something else. Among the other words, those far from every passage
+decide: the topic matches, but not what is asked. docs/lab/retrieval.md has the measurements.
 """
 
 import re
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from vector_memory.search.question import Question
 
 LOOKED_AT = 3
-"""So many of the best passages are looked at together."""
+"""Number of best passages considered together."""
 
 MOST_PARTS = 6
-"""A question with more words asks for several things, or tells a story: no single word decides."""
+"""A question with more words has several subjects or tells a story: no single word decides."""
 
 LOWEST = 0.2
-"""The share of the words that may be farther away than the one that counts."""
+"""The share of the words that may be farther away than the word that counts."""
 
 GENERAL = frozenset(
     """
@@ -52,12 +52,12 @@ GENERAL = frozenset(
     valid want wants way ways went work works wrong yet
     """.split()  # noqa: SIM905 - a hundred lines shorter
 )
-"""Words that ask: a text that answers has others."""
+"""Words of questions that an answer need not contain."""
 
 DECIDING = re.compile(
     r"(?<![\w@#])(?=[\w@#])(?=[^\s\d]{0,60}\d|\S{0,60}\w@\w|_*[^\W_]{1,60}_\w)[\w@#][\w@#./:+_-]*[\w+]|\d\d+|\d(?=\s*%)"
 )
-"""Looked for at the beginning of a word, and not far ahead: else it takes a text without spaces for ever."""
+"""Matches at the beginning of a word with bounded lookahead: otherwise a text without spaces takes forever."""
 YEAR = re.compile(r"(?:19|20)\d\d")
 DIGITS, LETTERS = re.compile(r"\d+"), re.compile(r"[a-z]+")
 
@@ -79,12 +79,12 @@ ASKS = re.compile(
     r"(?:.*\?|\s*(?:\w+\s+)?(?:who|whose|what|when|where|which|why|how|is|are|was|were|do|does|did|can|may|has|have)\b)",
     re.IGNORECASE | re.DOTALL,
 )
-"""What a question of fact has. For a list of words, a statement, or who asks for advice, the topic is enough."""
+"""A factual question. For a list of words, a statement or a request for advice, the topic is enough."""
 QUESTION = re.compile(r"\?|^\s*(?:\w+\s+)?(?:who|whose|what|when|where|which|why|how)\b", re.IGNORECASE)
-"""What any question has: of a few texts, those that are far from a list of words are still shown."""
+"""Any question. For a list of words, even distant texts of a small scope are shown."""
 SEVERAL = re.compile(r"[,;]|\b(?:and|or)\b", re.IGNORECASE)
 WITHIN = 5
-"""A number stands by so many words near to what is counted."""
+"""Maximum distance in words between a number and what it counts."""
 
 
 STATE = re.compile(
@@ -98,24 +98,24 @@ PAST = re.compile(
 
 
 def asks_for_state(query: str) -> bool:
-    """Return whether a question asks what is so now: not what was, nor why, nor for a day."""
+    """Whether a question asks for the current state: not for the past, a reason or a day."""
     return bool(STATE.search(query)) and not PAST.search(query) and not [*asked_days(query)]
 
 
 def says_instead(query: str, older: str, newer: str) -> bool:
-    """Return whether a newer text on a subject answers what an older one does: it has those words of the question."""
+    """Whether a newer text has all words of the question that an older text on its subject has."""
     asked = [word for word in WORD.findall(query.casefold()) if word not in GENERAL and word not in STOP_WORDS]
     gone = stems_in(" ".join(asked)) & stems_in(older) - stems_in(newer)
     return not gone and fit_of(query, newer) is Fit.WHOLE
 
 
 def stems_in(text: str) -> set[str]:
-    """Return the stems of the words of a text."""
+    """Return the stems of a text's words."""
     return set(stems_of([word for word in WORD.findall(text.casefold()) if word.isascii() and word.isalpha()]))
 
 
 class Fit(IntEnum):
-    """How a passage has the words that decide: `OTHER`: others in their place."""
+    """How well a passage has the deciding words. `OTHER`: it has different ones in their place."""
 
     OTHER = 0
     LACKING = 1
@@ -123,9 +123,9 @@ class Fit(IntEnum):
 
 
 def parts_of(query: str, spans: Sequence[Span]) -> tuple[tuple[int, ...], ...]:
-    """Return the words of a question that are more than general, as the places of their tokens among its states.
+    """Return the specific words of a question, as the places of their tokens among its states.
 
-    What decides, and days, are compared as they stand. `spans`: of its tokens.
+    Deciding words and days are left out: they are compared literally. `spans`: of its tokens.
     """
     exact = [found.span() for pattern in (DATE, DECIDING) for found in pattern.finditer(query)]
     content = [span for span in spans if is_content(folded(query[span.start : span.end]).casefold())] or [*spans]
@@ -144,7 +144,7 @@ def parts_of(query: str, spans: Sequence[Span]) -> tuple[tuple[int, ...], ...]:
 
 @lru_cache(maxsize=64)
 def deciding_words(query: str) -> tuple[str, ...]:
-    """Return the words of a question that decide, and its days as terms. A single digit decides only within a word."""
+    """Return the deciding words of a question, and its days as terms. A single digit decides only within a word."""
     plain = ungrouped(folded(query))
     words = (found[0].casefold() for found in DECIDING.finditer(without_days(plain)))
     days = [day for day in asked_days(plain) if not day.startswith("~")]
@@ -152,12 +152,12 @@ def deciding_words(query: str) -> tuple[str, ...]:
 
 
 def asks_for_amount(query: str) -> bool:
-    """Return whether a question asks for a number, or for a time."""
+    """Whether a question asks for a number or a time."""
     return HOW_MANY.search(query) is not None or HOW_MUCH.search(query) is not None
 
 
 def fit_of(query: str, text: str) -> Fit:
-    """Return how a passage has what the question asks for by a word that decides, or as an amount."""
+    """Return how well a passage has the deciding words of a question, or the amount it asks for."""
     plain, fit = ungrouped(folded(text)).casefold(), Fit.WHOLE
     for word in deciding_words(query):
         if DAY_TERM.fullmatch(word):
@@ -170,32 +170,32 @@ def fit_of(query: str, text: str) -> Fit:
 
 
 def has_word(word: str, plain: str) -> bool:
-    """Return whether a text has a word that decides, perhaps without its "v" or "#", or after the name it is in."""
+    """Whether a text has a deciding word, with or without its "v" or "#"."""
     bare = word[1:] if word[0] in "v#" and word[1:2].isdigit() else word
     before = r"(?<!\w)(?<!\d\.)" if not bare[0].isdigit() else r"(?<![\w.])v?" if "." in bare else r"(?<![\w.])"
     return bool(re.search(rf"{before}{re.escape(bare)}(?!\w|\.\d)", plain))
 
 
 def found_nowhere(query: str, texts: Iterable[str]) -> list[str]:
-    """Return the words of a question that decide, but days, which none of these texts has."""
+    """Return the deciding words, other than days, that none of these texts has."""
     plain = [ungrouped(folded(text)).casefold() for text in texts]
     words = [word for word in deciding_words(query) if not DAY_TERM.fullmatch(word)]
     return [word for word in words if not any(has_word(word, text) for text in plain)]
 
 
 def day_in(day: str, text: str) -> Fit:
-    """Return whether a text has a day, or none, or another one."""
+    """Return whether a text has a day, no day or another one."""
     named = set(days_in(text))
     return Fit.WHOLE if named & {day, f"~{day[5:]}"} else Fit.OTHER if named else Fit.LACKING
 
 
 def shape_of(word: str) -> str:
-    """Return a word with one sign for each run of digits and of letters."""
+    """Replace each run of digits and of letters by one character."""
     return LETTERS.sub("a", DIGITS.sub("9", word))
 
 
 def has_amount(query: str, text: str) -> bool:
-    """Return whether a passage has a number that the question may ask for: near what is counted, if it has that."""
+    """Whether a passage has an amount that the question may ask for; if it names what is counted, near it."""
     asked = set(WORD.findall(ungrouped(query).casefold()))
     words = [word for word in WORD.findall(ungrouped(text).casefold()) if not (word.isdecimal() and word in asked)]
     counted = HOW_MANY.search(query)
@@ -210,9 +210,9 @@ def has_amount(query: str, text: str) -> bool:
 
 
 def is_answered(question: "Question", passages: Sequence[tuple[float, NDArray[np.float32]]]) -> bool:
-    """Return whether one of the best passages has what is asked, beside its topic; or several, if it has several parts.
+    """Whether one of the best passages answers the question, or several together if it has several parts.
 
-    `passages`: the evidence of each, and how near it comes to each token of the question.
+    `passages`: the evidence of each, and its nearness to each token of the question.
     """
     rule, parts = question.calibration, question.parts
     if not passages or rule.answers is None or not parts or len(parts) > MOST_PARTS or not ASKS.search(question.text):

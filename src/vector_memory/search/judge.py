@@ -1,6 +1,6 @@
-"""Judges how well results match a question, which of them a page shows, and where else there are matches.
+"""Judges how well results match a question, which results a page shows, and where else there are matches.
 
-docs/lab/retrieval.md has the measurements behind the figures.
+docs/lab/retrieval.md has the measurements behind the constants.
 """
 
 import time
@@ -58,49 +58,49 @@ from vector_memory.storage.scoring import LATE_UNITS
 from vector_memory.texts.terms import searchable_text
 
 CANDIDATES = LATE_UNITS
-"""How many of the best are looked at: those behind the first eight are taken for the background. Without any, nothing
-tells how near unrelated texts are, and nothing is weak."""
+"""Number of best hits considered. Those after the first eight are the background, which shows how near unrelated texts
+are. Without a background, nothing is weak."""
 FOREGROUND = 8
 
 STANDING_OUT, ALIKE = 0.4, 0.52
-"""The background's share of the best score: up to the first, the best stand out; from the second on, all are alike."""
+"""The background's share of the best score: below the first, the best stand out; above the second, all are alike."""
 SHORT, LONG = 35, 70
-"""Tokens with meaning. A short text says one thing, a long one several."""
+"""Content tokens. A short text has one subject, a long one several."""
 HIGHEST_SHARE, LOWEST_SHARE = 0.95, 0.5
-"""The share of the best score below which a hit is weak: where a short text stands out; where it is long, or alike."""
+"""The share of the best score below which a hit is weak: if a short text stands out; otherwise."""
 
 SURELY = 0.23
-"""By so much more evidence than a link needs, a newer text takes the place of an older one without being asked to."""
+"""With this much more evidence than a link needs, a newer text comes before the older one without `prefer`."""
 
 LEAST_NEW = 0.04
-"""How much nearer to the question's words, in the mean, a hit must be than all better ones to answer a further part."""
+"""How much nearer to the question's words, on average, a hit must be than all better ones to answer another part."""
 LEAST_SHARE = 0.55
-"""The share of the best score that it must have."""
+"""The share of the best score that such a hit needs."""
 
 
 class Judged(Protocol):
-    """A hit, a section that has hits, or a result made of them."""
+    """A hit, a section with hits, or a result made of them."""
 
     @property
     def memory_id(self) -> int:
-        """Where it is."""
+        """The id of its memory."""
 
     @property
     def match(self) -> MatchLevel | None:
         """How well it matches; None: not judged."""
 
     def over(self, copies: Any) -> Self:
-        """Return it in place of results that it repeats, as good as the best of them."""
+        """Merge copies into this result; keep the best score."""
 
     def leading(self) -> Self:
-        """Return it as it stands before an older one on its subject: it is not weak."""
+        """Return the result for its place before an older one on its subject: not weak."""
 
 
 J = TypeVar("J", bound=Judged)
 
 
 class PageResults(NamedTuple, Generic[J]):
-    """What a page shows of results. `left_out`: how many weak ones it leaves out; `more` follow."""
+    """The results on a page. `left_out`: number of weak ones left out. `more`: further results follow."""
 
     results: Sequence[J]
     left_out: int
@@ -108,7 +108,7 @@ class PageResults(NamedTuple, Generic[J]):
 
 
 def on_page(found: Sequence[J], page: Page, questions: int = 1) -> PageResults[J]:
-    """Return what a page shows of the results of so many questions."""
+    """Return the results on a page. `questions`: number of questions that they answer."""
     if page.is_part:
         return PageResults(found[: page.end], 0, more=False)
     places, kept = arranged(found, page, questions)
@@ -120,13 +120,11 @@ def on_page(found: Sequence[J], page: Page, questions: int = 1) -> PageResults[J
 
 
 def arranged(found: Sequence[J], page: Page, questions: int = 1) -> tuple[range, int]:
-    """Return the places of the results on a page, and how many are not weak.
+    """Return the places of the results on a page, and how many results are not weak.
 
-    A page that begins with a result that is not weak ends before those that are, which follow on the next pages. If all
-    are weak, the first page is empty, and they follow from offset 1 on.
+    Weak results begin on a page of their own. If all are weak, the first page is empty, and they follow from offset 1.
 
-    The form of the answer may show only a few at its end that only are related: those left are the first of the next
-    page.
+    The form of the answer may limit the merely related results at the end of the first page; the others begin the next.
     """
     kept, related = sum(one.match != "weak" for one in found), FORM.get().most_related(page)
     first = min(page.limit, kept)
@@ -140,10 +138,10 @@ def arranged(found: Sequence[J], page: Page, questions: int = 1) -> tuple[range,
 
 
 def latest_first(found: Sequence[J], newer: Mapping[int, Sequence[int]]) -> list[J]:
-    """Return results with the latest on a subject just before the first earlier one; the others keep their order.
+    """Move the latest result on a subject just before the first earlier one; the others keep their order.
 
-    `newer`: the memories that are newer than a memory and on its subject, the newest first, by its id. Of the first
-    results, which are the same for all pages. Nothing is put before what is weak.
+    `newer`: for each memory the ids of newer ones on its subject, newest first. Only the first results move, so that
+    pages are stable. Nothing moves before a weak result.
     """
     ordered = list(found[:CANDIDATES])
     for number in dict.fromkeys(one.memory_id for one in ordered):
@@ -156,7 +154,7 @@ def latest_first(found: Sequence[J], newer: Mapping[int, Sequence[int]]) -> list
 
 
 def current_first(reader: Reader, question: Question, found: Sequence[J], links: Iterable[Link]) -> Sequence[J]:
-    """Return results with what is so now just before what it corrects, if the question asks for a state."""
+    """Move corrections just before what they correct, if the question asks for the current state."""
     ids = {one.memory_id for one in found[:CANDIDATES]}
     least = (question.calibration.same_subject or 0.0) + SURELY
     pairs = [link for link in links if link.evidence >= least and {link.older_id, link.newer_id} <= ids]
@@ -179,15 +177,15 @@ def current_first(reader: Reader, question: Question, found: Sequence[J], links:
 
 
 def weighed(found: SearchHits, question: Question) -> list[Hit]:
-    """Return the hits with how well each matches.
+    """Return the hits with their match levels.
 
-    Nothing is said of a search by words, unless the query has no meaning.
+    A search by words has none, unless the query has no meaning.
     """
     if not question.tells_matches:
         return found.hits
     levels = level_of_each(found, question)
     answered, others = gated(found, question, levels)
-    if best_of(levels[:CANDIDATES]) != "strong":  # how many more were found does not change the best match
+    if best_of(levels[:CANDIDATES]) != "strong":  # the best match must not depend on how many hits were requested
         levels = ["related" if level == "strong" else level for level in levels]
     kept = set(range(len(levels)))
     if question.calibration.tells_weak and QUESTION.search(question.text):
@@ -209,8 +207,8 @@ def weighed(found: SearchHits, question: Question) -> list[Hit]:
 
 
 def level_of_each(found: SearchHits, question: Question) -> list[MatchLevel]:
-    """Return how well each hit matches, regardless of the others."""
-    # Without a vector, a unit is not known to be far from the question.
+    """Return the match level of each hit, regardless of the others."""
+    # A unit without a vector may be near the question.
     without = question.calibration if question.vector is None else UNKNOWN
     coverage = found.coverage
     return [
@@ -222,9 +220,9 @@ def level_of_each(found: SearchHits, question: Question) -> list[MatchLevel]:
 
 
 def gated(found: SearchHits, question: Question, levels: list[MatchLevel]) -> tuple[bool, set[int]]:
-    """Lower the levels of hits that lack what decides; return whether the best of the others answer.
+    """Lower the levels of hits that lack a deciding word; return whether the best of the others answer the question.
 
-    Also return the places of those that have another number, code or day in the place of the question's.
+    Also return the places of hits with a different number, code or day than the question's.
     """
     first, others = list[tuple[float, NDArray[np.float32]]](), set[int]()
     for place, hit in enumerate(found.hits):
@@ -242,7 +240,7 @@ def gated(found: SearchHits, question: Question, levels: list[MatchLevel]) -> tu
 
 
 def standing_out(hits: Sequence[Hit], compared: Mapping[int, Compared]) -> set[int]:
-    """Return the positions of the hits that are close enough to the best one."""
+    """Return the places of the hits that are close enough to the best one."""
     if not hits or hits[0].score <= 0:
         return set(range(len(hits)))
     best, scores = hits[0].score, [hit.score for hit in hits]
@@ -254,9 +252,9 @@ def standing_out(hits: Sequence[Hit], compared: Mapping[int, Compared]) -> set[i
 
 
 def further_parts(found: SearchHits, kept: Iterable[int]) -> set[int]:
-    """Return the places of hits that answer a part of the question which none of those `kept` answers, nor each other.
+    """Return the places of hits that answer a part of the question that no hit before them answers.
 
-    They are nearer to some of its words, as the second subject of a question that has two.
+    Such hits are nearer to some of its words, for example to the second of two subjects.
     """
     hits, compared, parts = found.hits, found.compared, set()
     known = [compared[hits[place].id].nearest for place in kept if hits[place].id in compared]
@@ -272,19 +270,19 @@ def further_parts(found: SearchHits, kept: Iterable[int]) -> set[int]:
     return parts
 
 
-# What is said of an answer.
+# Judging an answer.
 
 PATIENCE_ELSEWHERE_SECONDS = 2.0
-"""How long a search waits for vectors outside its scope, in which it only counts closer matches."""
+"""How long a search waits for vectors outside its scope, where it only counts closer matches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """How far to trust an answer. `hits`: with how well each matches, the weak ones last.
+    """How far to trust an answer. `hits`: with match levels, weak ones last.
 
-    `confidence`: the best match; None if the query has a meaning that was not compared. `elsewhere`: how many units
-    near the question there are in other scopes, by their names. `notes`: sentences. `origins`: of known memories.
-    `links`: of the memories of the best hits.
+    `confidence`: the best match; None if the query has a meaning that was not compared. `elsewhere`: numbers of near
+    units in other scopes, by name. `notes`: sentences for the message. `origins`: of memories, as far as known.
+    `links`: between the memories of the best hits.
     """
 
     hits: Sequence[Hit] = ()
@@ -299,10 +297,10 @@ class Judgement:
 def judging(
     retriever: Retriever, question: Question, scope: Scope, count: int, wanted: Expected
 ) -> Iterator[tuple[Retrieval, Judgement]]:
-    """Yield a retrieval over one snapshot, and how well the `count` best units or memories of the scope match.
+    """Yield a retrieval over one snapshot, and the judgement of the `count` best units or memories.
 
-    A search that finds nothing close also waits for vectors outside the scope: else what is said of matches there would
-    depend on how fast these come.
+    A search that finds nothing close also waits for vectors outside the scope: otherwise the hint at matches elsewhere
+    would depend on how fast they are computed.
     """
     with retriever.answering(question, scope, wanted) as retrieval:
         judgement = judge(retrieval, retrieval.find(count, memories=wanted.memories), only_here=not wanted.elsewhere)
@@ -317,7 +315,7 @@ def judging(
 
 
 def judge(retrieval: Retrieval, found: SearchHits, *, only_here: bool = False) -> Judgement:
-    """Judge how well each hit matches; if none matches strongly, look for matches elsewhere, unless `only_here`."""
+    """Judge the hits; if none is strong, look for matches elsewhere, unless `only_here`."""
     question, hits = retrieval.question, judged(found, retrieval.question)
     notes = list(limits(retrieval, found))
     if not question.tells_matches:
@@ -336,7 +334,7 @@ def judge(retrieval: Retrieval, found: SearchHits, *, only_here: bool = False) -
 
 
 def judged(found: SearchHits, question: Question) -> list[Hit]:
-    """Return the hits in the order of answers, with how well each matches, weak ones last.
+    """Return the hits with match levels, weak ones last.
 
     A newer memory on the subject of a strong match is not weak: it may say what is true now.
     """
@@ -348,7 +346,7 @@ def judged(found: SearchHits, question: Question) -> list[Hit]:
 
 
 def limits(retrieval: Retrieval, found: SearchHits) -> Iterator[str]:
-    """Yield the reasons why meaning or parts of the scope were not compared, and why nothing was found."""
+    """Yield notes on why meaning or parts of the scope were not compared, and why nothing was found."""
     question, scope = retrieval.question, retrieval.scope
     if question.problem:
         yield question.problem
@@ -369,7 +367,7 @@ def limits(retrieval: Retrieval, found: SearchHits) -> Iterator[str]:
 
 
 def matches_elsewhere(retrieval: Retrieval) -> dict[str, int]:
-    """Return how many units near the question there are outside the filters and among other kinds, by place."""
+    """Count the units near the question in other scopes, by name."""
     reader, others = retrieval.reader, retrieval.others
     if others is None:
         others = Others(retrieval.scope, *reader.together(*around(reader, retrieval.scope)))
@@ -378,7 +376,7 @@ def matches_elsewhere(retrieval: Retrieval) -> dict[str, int]:
 
 
 def nothing_stored(reader: Reader, scope: Scope) -> str:
-    """Return a sentence that a scope is empty, with what its session holds, or the count without filters."""
+    """Report that a scope is empty, and what its session holds, or the count without filters."""
     noun, names = noun_of(scope.kind), filters_of(scope)
     if not names:
         return f"No {noun} are stored yet."

@@ -23,9 +23,9 @@ MOST_VIEWS = 256
 
 
 class SearchTimer:
-    """Times searches. Safe to use from several threads. `slow_threshold` is in seconds.
+    """Times searches; thread-safe. `slow_threshold` is in seconds.
 
-    `whole`: a timer that counts the same searches, among others.
+    `whole`: a timer that also counts these searches.
     """
 
     def __init__(self, slow_threshold: float, whole: Self | None = None) -> None:
@@ -48,7 +48,7 @@ class SearchTimer:
             logger.warning("Slow search: %s took %.3f s", search_type, elapsed)
 
     def limited_to(self, names: Collection[str]) -> Self:
-        """Return the timer of the searches that see only these sessions."""
+        """Return the timer for searches limited to these sessions."""
         return self._limited(frozenset(names))
 
     def count(self, search_type: str, elapsed: float) -> None:

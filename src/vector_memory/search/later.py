@@ -1,6 +1,6 @@
-"""What an answer says beside its results: what stands next to a short hit, and which newer memories say more.
+"""Adds context to results: the neighbours of short hits, and newer memories on the same subject.
 
-A turn of a conversation often says little alone. `later_links` has the newer memories on the subject of older ones.
+A turn of a conversation often says little alone. `later_links` links memories to newer ones on their subjects.
 """
 
 from collections import defaultdict
@@ -19,7 +19,7 @@ T = TypeVar("T", FoundChunk, FoundMemory)
 H = TypeVar("H", bound=FoundChunk | FoundSection | FoundMemory)
 
 SAID = {MemoryKind.INPUT_PROMPT, MemoryKind.WORKING_MEMORY}
-"""The kinds that hooks store a conversation as. A report has no neighbours: those would be other documents."""
+"""The kinds in which hooks store conversations. A report has no neighbours: those would be other documents."""
 
 NEIGHBOURS = 1
 """Default number of memories on either side of a short hit."""
@@ -30,18 +30,19 @@ SHORT_TOKENS = 60
 """A hit with fewer tokens is short."""
 
 SHORT_BYTES = 4 * SHORT_TOKENS
-"""The same for memories that are not chunked, whose tokens were not counted."""
+"""The same for memories that are not chunked: their tokens are not counted."""
 
 SHOWN = 400
-"""Characters of a neighbour."""
+"""Maximum characters of a neighbour."""
 
 ALONE = Neighbours([], [])
 
 
 def neighbours_of(reader: Reader, scope: Scope, memory_ids: Iterable[int], count: int) -> Steps[dict[int, Neighbours]]:
-    """Return what was said beside memories, up to `count` (0-5) on either side, by id; in a scope of one agent, by it.
+    """Return the neighbours of memories, up to `count` (0-5) on either side, by id.
 
-    Nothing for a memory with several chunks, or one that is not of a conversation. Raises ValidationError.
+    None for a memory with several chunks or outside a conversation; a scope of one agent has only its own memories.
+    Raises ValidationError.
     """
     check_range("neighbours", count, 0, MAX_NEIGHBOURS)
     wanted = sorted(set(memory_ids)) if count and scope.kind in SAID else []
@@ -53,7 +54,7 @@ def neighbours_of(reader: Reader, scope: Scope, memory_ids: Iterable[int], count
 def beside(results: Sequence[T], known: Mapping[int, Neighbours], *, is_part: bool = False) -> list[T]:
     """Return the results with their neighbours, except those already in the answer.
 
-    `is_part`: most of the results are not in the answer, which leaves out what is repeated (`without_repeated`).
+    `is_part`: one of several questions; `without_repeated` removes repetitions from the joint answer.
     """
     numbers = [result.memory_id if isinstance(result, FoundChunk) else result.id for result in results]
     given = set() if is_part else set(numbers)
@@ -67,7 +68,7 @@ def beside(results: Sequence[T], known: Mapping[int, Neighbours], *, is_part: bo
 
 
 def without_repeated(results: Sequence[H]) -> list[H]:
-    """Return results of several answers without neighbours that are hits themselves, or stand beside an earlier one."""
+    """Remove neighbours that are hits themselves or were shown with an earlier hit."""
     given = {_shown(result.chunk_content) for result in results if isinstance(result, FoundChunk)}
     once: list[H] = []
     for result in results:
@@ -88,21 +89,21 @@ def _shown(text: str) -> str:
 
 MOST_NAMED = 3
 BEGINNING = 240
-"""Characters of each that is named."""
+"""Characters shown of each newer memory."""
 
 BEHIND = 0.1
-"""A link with so much less evidence than the best one of the same memory does not count."""
+"""Links whose evidence is lower than the best of the same memory by more than this do not count."""
 
 LaterFields = Mapping[int, Mapping[str, Any]]
-"""The fields `later` and `later_more` of the results of memories, by the ids of those that have newer ones."""
+"""The fields `later` and `later_more` by memory id, for memories that have newer ones on their subjects."""
 
 
 def later_fields(
     reader: Reader, memory_ids: Sequence[int], scope: Scope, given: Collection[int] = ()
 ) -> Steps[LaterFields]:
-    """Return what names the newer memories of a scope's session, or of all, that are on the subjects of memories.
+    """Return the fields that name newer memories on the subjects of memories, within the scope's session if it has one.
 
-    Of those `given` in the same answer, the text is not repeated.
+    The text of memories `given` in the same answer is not repeated.
     """
     within = Scope(session_id=scope.session_id, as_of=scope.as_of)
     found = yield from newer_memories.steps(reader, memory_ids, within, BEGINNING)
@@ -110,7 +111,7 @@ def later_fields(
 
 
 def with_superseding(later: LaterFields, superseded: Mapping[int, list[int]]) -> LaterFields:
-    """Return these fields and the field `superseded_by` of the results of memories."""
+    """Add the field `superseded_by`."""
     numbers = later.keys() | superseded.keys()
     return {number: {**later.get(number, {}), "superseded_by": superseded.get(number, [])} for number in numbers}
 
@@ -119,9 +120,9 @@ def with_superseding(later: LaterFields, superseded: Mapping[int, list[int]]) ->
 def newer_memories(
     reader: Reader, memory_ids: Sequence[int], scope: Scope, characters: int
 ) -> Steps[dict[int, list[Later]]]:
-    """Return the newer memories of a scope on the subjects of memories, the newest first, by the ids of the older ones.
+    """Map older memories to the newer ones of a scope on their subjects, newest first.
 
-    Only those that are about as likely to be on the subject as the likeliest. `characters`: of their beginnings.
+    Only those about as likely to be on the subject as the likeliest. `characters`: length of their beginnings.
     """
     linked = defaultdict[int, list[Later]](list)
     for one in (yield from reader.links.later_than.steps(memory_ids, scope, characters)) if memory_ids else ():
@@ -131,7 +132,7 @@ def newer_memories(
 
 
 def fields_of(found: Sequence[Later], given: Collection[int]) -> dict[str, Any]:
-    """Return the fields for the newer memories of one memory."""
+    """Return the fields that name one memory's newer memories."""
     named = [
         LaterMemory(
             id=one.id,

@@ -17,7 +17,7 @@ NOUNS = {
     MemoryKind.KNOWLEDGE_BASE: ("knowledge base entry", "knowledge base entries"),
     MemoryKind.TAGGED: ("note", "notes"),
 }
-"""Singular and plural of each kind."""
+"""Singular and plural noun of each kind."""
 
 FOUND_WITH = {
     MemoryKind.SESSION_CONTEXT: "search_session_context",
@@ -41,7 +41,7 @@ PLACES = {
     **{str(kind): (f"among the {several}", FOUND_WITH[kind]) for kind, (_, several) in NOUNS.items()},
     "knowledge_base": ("in the knowledge base", FOUND_WITH[MemoryKind.KNOWLEDGE_BASE]),
 }
-"""Where else there can be matches, and how to search there."""
+"""Other scopes with matches, and how to search there."""
 
 
 def scope_in_words(scope: Scope) -> str:
@@ -51,7 +51,7 @@ def scope_in_words(scope: Scope) -> str:
 
 
 def filters_of(scope: Scope) -> list[str]:
-    """Return the names of the filters that a caller sent. The kind is not one: the tool sets it."""
+    """Return the names of the filters a caller sent, without the kind, which the tool sets."""
     return [name for name in scope.as_filters() if name != "memory_type"]
 
 
@@ -68,42 +68,42 @@ def kinds_in_words(counts: Mapping[MemoryKind, int]) -> str:
 
 
 IN_TIME = "a server computes them in the background, or `vector-memory backfill` at once"
-"""When missing vectors will be computed."""
+"""How missing vectors are computed."""
 
 
 def not_indexed(count: int, pending: int) -> str:
-    """Say that some memories of a scope cannot all be found by meaning yet, `pending` of them only for a moment."""
+    """Report that some memories cannot be found by meaning yet, `pending` of them only for a moment."""
     memories, lack = ("memory", "lacks") if count == 1 else ("memories", "lack")
     advice = "repeat the search in a moment" if pending == count else IN_TIME
     return f"{count} {memories} in this scope still {lack} vectors and may be found by words only: {advice}."
 
 
 def cut_short(scope: Scope) -> str:
-    """Return a sentence that a search did not compare everything."""
+    """Report that a search did not compare everything."""
     return f"Not all of {scope_in_words(scope)} were compared, and some results may be missing: add filters."
 
 
 def all_too_different(threshold: float) -> str:
-    """Return a sentence that the threshold excluded everything."""
+    """Report that the threshold excluded everything."""
     return f"Everything in this scope is less similar than VECTOR_MEMORY_SIMILARITY_THRESHOLD ({threshold:g})."
 
 
 def no_such_words(scope: Scope) -> str:
-    """Return a sentence that a search by words found nothing."""
+    """Report that a search by words found nothing."""
     return f"None of {scope_in_words(scope)} contains any of these words: try other words."
 
 
 def read_as(respelt: Sequence[Spelling]) -> str:
-    """Return a sentence that words of a query are not in the scope, and which were looked for instead."""
+    """Report the spelling corrections of a query."""
     return " ".join(f"No '{one.typed}'; searched '{one.word}'." for one in respelt)
 
 
 NO_MATCH = "No match: nothing here answers the question."
-"""Said instead of results if all are weak."""
+"""Replaces results if all are weak."""
 
 
 def nothing_has(words: Sequence[str]) -> str:
-    """Return a sentence that no result has some words of the question."""
+    """Report words of the question that no result has."""
     named = " or ".join(f"'{word}'" for word in words)
     return f"Nothing found here has {named}."
 
@@ -113,7 +113,7 @@ NO_CLOSE_MATCH = "No close match: these results may be unrelated."
 
 
 def somewhere_else(counts: Mapping[str, int], *, advise: bool = False) -> str:
-    """Return a sentence on closer matches elsewhere; `advise` adds how a tool finds them."""
+    """Report closer matches elsewhere; `advise` adds how a tool finds them."""
     places = [
         f"{count} {where} ({how})" if advise else f"{count} {where}"
         for (where, how), count in ((PLACES[place], count) for place, count in counts.items())
@@ -122,7 +122,7 @@ def somewhere_else(counts: Mapping[str, int], *, advise: bool = False) -> str:
 
 
 def said_with(notes: Sequence[str | None], left_out: int, superseded: int = 0) -> list[str]:
-    """Return the notes, with what was left out: weak results, superseded memories. A lean answer has the counts."""
+    """Add notes on weak results and superseded memories that were left out; a lean answer has their counts instead."""
     counts = (
         (left_out, counted(left_out, "weak match", "weak matches")),
         (superseded, counted(superseded, "superseded memory", "superseded memories")),

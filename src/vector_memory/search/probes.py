@@ -1,4 +1,4 @@
-"""Several questions in one search, with one answer."""
+"""Answers several questions in one search."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -34,7 +34,7 @@ NAMED: dict[type[SearchResult], tuple[str, str]] = {
     MediumSearchResult: ("section", READ_WITH),
     CoarseSearchResult: ("document", READ_WITH),
 }
-"""Names for the hits of an answer, and the tool that reads one."""
+"""For each answer, the name of a hit, and the tool that reads one."""
 
 MAX_QUERIES = 5
 
@@ -43,7 +43,7 @@ LEVELS: tuple[MatchLevel, ...] = get_args(MatchLevel)
 
 
 def asked(query: str | None, queries: Sequence[str] | None) -> str | list[str] | None:
-    """Return the question or questions of a caller who may send one, several, or both. Raises ValidationError."""
+    """Join `query` and `queries`, of which a caller may send either or both. Raises ValidationError."""
     if not queries:
         return query
     both = list(dict.fromkeys([*([] if query is None else [query]), *queries]))
@@ -53,16 +53,16 @@ def asked(query: str | None, queries: Sequence[str] | None) -> str | list[str] |
 
 
 class Probes:
-    """Asks several questions. `record_access` counts whole memories as read."""
+    """Answers several questions. `record_access` counts whole memories as read."""
 
     def __init__(self, budget: ResponseBudget, record_access: Callable[[Sequence[int]], None]) -> None:
         self._budget = budget
         self._record_access = record_access
 
     def ask(self, queries: Sequence[str], page: Page, search: Callable[..., A]) -> A:
-        """Return one answer of a search to up to 5 questions, with the best hit of each.
+        """Return one answer to up to 5 questions, with the best hit of each.
 
-        `search` answers one question with a page. Of each question its best 100 hits count. Raises ValidationError.
+        `search` answers one question for a page. Only the best 100 hits of a question count. Raises ValidationError.
         """
         questions = asked(None, queries)
         if questions is None:
@@ -78,7 +78,7 @@ class Probes:
     def _found(
         self, questions: Sequence[str], page: Page, search: Callable[..., A]
     ) -> tuple[Sequence[A], Sequence[Hit]]:
-        """Return the answers, and what they found as results for a page; see `results_for`."""
+        """Return the answers, and their joint results for a page; see `results_for`."""
         needed = needed_for(page)
         wanted = min(whole_runs(needed), MAX_LIMIT)
         while True:
@@ -87,7 +87,7 @@ class Probes:
             answers = [search(one, page=part) for one in questions]
             found = in_fair_order([list(answer.results) for answer in answers])
             are_all = wanted == MAX_LIMIT or all(len(answer.results) < wanted for answer in answers)
-            sure = len(found) if are_all else wanted  # longer lists may have others behind these
+            sure = len(found) if are_all else wanted  # hits beyond these may change with longer lists
             copies = copies_in(found[:sure], needed, lambda run: [hit.said for hit in run])
             if are_all or sure - len(copies) >= needed:
                 break
@@ -97,7 +97,7 @@ class Probes:
 
 
 def joined(answers: Sequence[A], found: Sequence[Hit], page: Page, budget: ResponseBudget) -> A:
-    """Return the page of what several answers found, as far as it fits."""
+    """Return the page of the joint results that fits."""
     following, left_out, more = on_page(found, page, len(answers))
     wanted = without_repeated(following)
     first = answers[0]
@@ -131,17 +131,17 @@ def joined(answers: Sequence[A], found: Sequence[Hit], page: Page, budget: Respo
 
 
 def fitted(budget: ResponseBudget, hits: Sequence[H]) -> list[H]:
-    """Return the first hits that fit, each cut so that it fits alone."""
+    """Return the first hits that fit; a hit that does not fit alone is cut."""
     if all(isinstance(hit, FoundMemory) for hit in hits):
         return cast("list[H]", budget.share(cast("Sequence[FoundMemory]", hits)))
     return cast("list[H]", budget.held(cast("Sequence[FoundChunk | FoundSection]", hits)))
 
 
 def in_fair_order(lists: Sequence[Sequence[H]]) -> list[H]:
-    """Return the hits of several lists, each once with its best score and match.
+    """Merge several lists; each hit occurs once, with its best score and match.
 
-    First the best of each list, then all others by score, and last the weak ones. No hit stands further back than in
-    its list, so pages do not change if the lists become longer.
+    First comes the best hit of each list, then all others by score, last the weak ones. The order does not change when
+    the lists become longer.
     """
     best: dict[tuple[int, int], H] = {}
     order: dict[tuple[int, int], tuple[bool, bool, float, int]] = {}
@@ -154,14 +154,14 @@ def in_fair_order(lists: Sequence[Sequence[H]]) -> list[H]:
 
 
 def better(one: H, other: H) -> H:
-    """Return the hit of two on the same text that has the higher score, with the better match of both."""
+    """Merge two hits of the same text: the higher score, the better match."""
     match = next((level for level in LEVELS if level in (one.match, other.match)), None)
     update = {"match": match, "observations": one.observations or other.observations}
     return cast("H", max(one, other, key=score_of).model_copy(update=update))
 
 
 def elsewhere_of(answers: Sequence[SearchResult]) -> dict[str, int]:
-    """Return the counts of strong matches elsewhere, of the question that has most of them at each place."""
+    """Return for each other scope the highest count of strong matches of any question."""
     counts: dict[str, int] = {}
     for place, count in (each for answer in answers for each in answer.elsewhere.items()):
         counts[place] = max(count, counts.get(place, 0))
@@ -169,7 +169,7 @@ def elsewhere_of(answers: Sequence[SearchResult]) -> dict[str, int]:
 
 
 def key_of(hit: Hit) -> tuple[int, int]:
-    """Return what identifies a hit among others of its grain."""
+    """Return a key that identifies a hit within its grain."""
     if isinstance(hit, FoundChunk):
         return hit.memory_id, hit.chunk_id
     return (hit.memory_id, hit.section_start) if isinstance(hit, FoundSection) else (hit.id, 0)
@@ -190,7 +190,7 @@ def omitted_hit(hit: Hit) -> Omitted:
 
 
 def notes_of(answers: Sequence[SearchResult], best: MatchLevel | None) -> Iterator[str]:
-    """Yield what is to be said of the answers: which have no close match if others have, or else all their notes."""
+    """Yield the notes of the answers with the best match, and which questions have no close match."""
     for number, answer in enumerate(answers, 1):
         if answer.confidence == best or best is None:
             yield from answer.notes

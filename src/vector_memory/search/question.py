@@ -1,4 +1,4 @@
-"""Turns a query into a question: its words, and its vector unless only words can be compared."""
+"""Turns a query into a question: its words and, unless only words can be compared, its vector."""
 
 import re
 from calendar import month_abbr, month_name
@@ -18,7 +18,7 @@ from vector_memory.storage.spelling import Spelling
 from vector_memory.texts.terms import CAMEL_CASE, STOP_WORDS, query_terms, stems_of, without_days
 
 LOADING_SECONDS = 10.0
-"""Seconds a search waits for a model that is still loading before it answers by words. A busy machine needs several."""
+"""Seconds a search waits for the model to load before it answers by words. A busy machine needs several."""
 
 UNREAD = (
     "The embedding model cannot read this question: a multilingual one such as multilingual-e5-small does "
@@ -50,29 +50,29 @@ NAME = re.compile(
     """,
     re.VERBOSE,
 )
-"""A word that names something in a program."""
+"""An identifier of a program."""
 
 AROUND = "`'\"()[]<>,;:.?!"
 """Characters that may surround such a word."""
 
 SHORTEST, LONGEST = 4, 32
-"""Letters of a word that may be misspelt. Of shorter ones, too many others differ by a letter."""
+"""Number of letters of a word that may be misspelt. Shorter words have too many neighbours."""
 SHORTEST_NAME = 6
-"""Letters of one with a capital within a question: Joan is not Jon."""
+"""Minimum letters of a capitalized word within a question: Joan is not Jon."""
 
 NUMBERED = re.compile(r"\b(?:task|memory|issue|ticket|pr)\s+(?=#\d)", re.IGNORECASE)
-"""What the number after it names, as in `task #42`: such a word has no meaning of its own."""
+"""What a number names, as in `task #42`: such a word has no meaning of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """A query, ready to be compared. `vector` is None in a search by words, `terms` is None in one by meaning.
 
-    `problem`: why meaning is not compared, although it was requested. `is_reference`: the query has no meaning.
-    `is_unread`: it has none to the model. `calibration`: when an answer to it is close. `weight`: of the cosine in a
-    score. `states`: of its tokens, by which the best units are compared again; None: they are not. `plain`: the words
-    that may be misspelt, by their terms. `respelt`: what they were read as. `reworded`: prepares it again with such
-    words, if its meaning is compared. `text`: the query. `parts`: its words, by the places of their states (`gate`).
+    `problem`: why meaning is not compared although it was requested. `is_reference`: the query has no meaning.
+    `is_unread`: the model cannot read it. `calibration`: when an answer is close. `weight`: of the cosine in a score.
+    `states`: of its tokens, for late interaction; None: none. `plain`: words that may be misspelt, by term. `respelt`:
+    their corrections. `reworded`: prepares the question again with corrections, if its meaning is compared. `text`:
+    the query. `parts`: its words, as places among `states` (see `gate`).
     """
 
     vector: Vectors | None
@@ -91,11 +91,11 @@ class Question:
 
     @property
     def tells_matches(self) -> bool:
-        """Whether it can be said how well something matches: not if a meaning was not compared."""
+        """Whether match levels are reliable: not if the query has a meaning that was not compared."""
         return self.vector is not None or self.is_reference or self.is_unread
 
     def read_as(self, respelt: Mapping[str, Spelling]) -> "Question":
-        """Return the question with these words in place of those by whose terms they are, and without doubt."""
+        """Apply spelling corrections, by the terms they replace."""
         read = tuple(respelt.values())
         terms = dict.fromkeys(respelt[one].term if one in respelt else one for one in self.terms or ())
         meant = self if self.reworded is None else self.reworded(read)
@@ -103,16 +103,16 @@ class Question:
         return replace(meant, terms=list(terms), states=states, plain=NOTHING_TYPED, respelt=read)
 
     def by_words(self, problem: str) -> "Question":
-        """Return the question without its vector. `problem`: a sentence with the reason."""
+        """Return the question for a search by words. `problem`: a sentence with the reason."""
         problem = f"Found by words only. {problem}"
         return replace(self, vector=None, states=None, problem=problem, reworded=None)
 
 
 def prepare(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
-    """Turn a query into a question. All families of tools decide here whether meaning is compared.
+    """Turn a query into a question, for all families of tools.
 
-    Without a model, or while it is loading, only words are compared, unless the mode requires meaning; and so they are
-    if the query is only a number, a code or an address, or in a script that the model cannot read.
+    Only words are compared if the model is missing or still loading, unless the mode requires meaning, and if the query
+    is only a number, a code or an address, or in a script that the model cannot read.
     Raises ValidationError, EmbeddingUnavailableError.
     """
     check_text("query", query, MAX_QUERY)
@@ -134,7 +134,7 @@ def _prepared(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
             return Question(None, terms, is_unread=True, calibration=calibration).by_words(UNREAD)
         weight = calibration.weight * (VECTOR_WEIGHT_OF_NAMES if is_name(query) else VECTOR_WEIGHT)
         vector, states = model.encode_query(query)
-        if calibration is not UNKNOWN:  # the vocabulary of a model that is known has the usual words whole
+        if calibration is not UNKNOWN:  # in the vocabulary of a known model, usual words are single tokens
             plain = {term: word for term, word in plain.items() if model.token_count(word) > 1}
         parts = parts_of(query, model.token_spans(query)) if states is not None and calibration.answers else ()
         return Question(
@@ -148,13 +148,13 @@ def _prepared(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
 
 
 def with_spellings(query: str, respelt: Collection[Spelling]) -> str:
-    """Return a query with words in place of those that were typed."""
+    """Return a query with spelling corrections."""
     words = {one.typed: one.word for one in respelt}
     return re.sub(rf"\b(?:{'|'.join(words)})\b", lambda typed: words[typed[0]], query)
 
 
 def plain_words(query: str) -> dict[str, str]:
-    """Return the words of a query that may be misspelt, by their terms: of Latin letters, small but for the first."""
+    """Return the words of a query that may be misspelt, by term: Latin letters, lower case after the first."""
     plain: list[str] = []
     for place, typed in enumerate(query.split()):
         word = typed.strip(AROUND).removesuffix("'s")
@@ -166,30 +166,30 @@ def plain_words(query: str) -> dict[str, str]:
 
 
 def is_reference(query: str) -> bool:
-    """Return whether every word of a query is a number, a code or an address, as in `task #42`.
+    """Whether every word of a query is a number, a code or an address, as in `task #42`.
 
-    Such words have no meaning that vectors could compare: for the model, any two hashes are near each other.
+    Vectors cannot compare such words: to the model, any two hashes are near each other.
     """
     words = NUMBERED.sub("", rest := without_days(query)).split()
     return all(map(REFERENCE.fullmatch, words)) and bool(words or rest != query)
 
 
 def is_name(query: str) -> bool:
-    """Return whether every word of a query names something in a program, or one thing, as in `getUserById`.
+    """Whether every word of a query is an identifier or a reference, as in `getUserById`.
 
-    The model cuts such words into pieces. A text that has the name among other words may be far from it, and one that
-    only resembles the name near.
+    The model cuts such words into pieces: a text that contains the name may be far from it, and one with a similar name
+    near.
     """
     words = [word.strip(AROUND) if NAME.fullmatch(word) is None else word for word in query.split()]
     return bool(words) and all(NAME.fullmatch(word) or REFERENCE.fullmatch(word) for word in words)
 
 
-# Removes dates from a query that is limited to a time: the texts of a day rarely name it.
+# Removes dates from a query whose scope is limited to a time: texts of a day rarely name it.
 
 MONTHS = {name: f"{number:02}" for number, name in enumerate(month_name) if name}
 MONTHS |= {name: f"{number:02}" for number, name in enumerate(month_abbr) if name} | {"Sept": "09"}
 NAMES = frozenset({"March", "April", "May", "June", "August"})
-"""Months that are also words or the names of people: alone they are dates only after a word such as `in`."""
+"""Months that are also words or names: alone, they are dates only after a word such as `in`."""
 
 FULL = "|".join(name for name in month_name if name)
 ALONE = "|".join(name for name in month_name if name and name not in NAMES)
@@ -216,7 +216,7 @@ DATE = re.compile(
     """,
     re.VERBOSE,
 )
-"""A date in English or as ISO 8601, with the words before it. Numbers alone may be anything: a port, a release."""
+"""A date in English or ISO 8601, with its preposition. A bare number may be anything: a port, a release."""
 
 PART = re.compile(rf"(?P<year>\d{{4}})|(?P<day>\d{{1,2}})|(?P<month>{MONTH})")
 SPACES = re.compile(r"\s+")
@@ -225,7 +225,7 @@ BETWEEN_DATES = frozenset({"and", "between", "from", "or", "to"})
 
 
 def without_dates(query: str, scope: Scope) -> str:
-    """Return the query without the dates that are in the time of the scope; unchanged if nothing else would be left."""
+    """Remove dates within the scope's time from a query; unchanged if nothing else would be left."""
     if scope.created_after is None and scope.created_before is None:
         return query
 
@@ -237,9 +237,9 @@ def without_dates(query: str, scope: Scope) -> str:
 
 
 def readings(text: str, scope: Scope) -> list[str]:
-    """Return the date as ISO 8601; if it names no year, in those in which, or next to which, the scope begins or ends.
+    """Return the possible readings of a date in ISO 8601; without a year, in the years around the scope's limits.
 
-    Of several days the first.
+    For several days, the first.
     """
     if text[4:5] == "-":
         return [text]
@@ -254,7 +254,7 @@ def readings(text: str, scope: Scope) -> list[str]:
 
 
 def is_within(date: str, scope: Scope) -> bool:
-    """Return whether a date overlaps the time of a scope; False if there is no such date."""
+    """Whether a date overlaps the time of a scope; False if there is no such date."""
     try:
         first, last = beginning_of("date", date), end_of("date", date)
     except ValidationError:

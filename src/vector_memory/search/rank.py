@@ -1,6 +1,6 @@
 """Ranks the units of a scope: by the cosine of their nearest passage, by BM25, or by both.
 
-What is measured of a unit stands in arrays, one number for each entry of the blocks that have units of the scope (see
+Measurements are arrays with one number for each entry of the blocks that have units of the scope (see
 `storage.postings`). Only the best units become hits.
 """
 
@@ -51,7 +51,7 @@ from vector_memory.storage.spelling import MOST_BLOCKS, Occurring, Spelling, spe
 from vector_memory.texts.terms import named_by, searchable_text
 
 FUSED_DECIMALS = 9
-"""The fused score of two six-decimal scores has eight decimals; the rest is arithmetic error."""
+"""The fused score of two six-decimal scores has eight decimals; the rest is rounding error."""
 
 NO_ENTRIES: Numbers = np.empty(0, np.int64)
 
@@ -60,19 +60,19 @@ SOURCES: dict[tuple[bool, bool], tuple[Source, ...]] = {
     (False, True): ("keyword",),
     (True, True): ("vector", "keyword"),
 }
-"""The lists that contain a unit, given whether it is near and has words."""
+"""The lists that contain a unit, by whether it is near and whether it has words."""
 
 FIRST_BY_WORDS = 20
-"""How many of the best units by words show how far the vectors of a scope have come (see `pending_weight`)."""
+"""Number of best units by words that show how many vectors are missing (see `pending_weight`)."""
 
 
 class Hit(NamedTuple):
     """A unit in the final order. `similarity`: its best passage's cosine, clipped to 0-1; None: not compared.
 
     `words`: its share of the words (see `divisor_of`); None: not compared. `late`: its late score (see `late_hits`), if
-    that is a part of the score. `match`: how well it matches; None: not judged. `covered`: the share of the question's
-    words that it has, weighted by their rarity, if it was found among several scopes; what a share of the words says
-    differs between them. `under`: hits of other memories that it repeats.
+    part of the score. `match`: None: not judged. `covered`: the share of the question's words that it has, weighted by
+    rarity, in a search of several scopes, whose `words` are not comparable. `under`: the copies of other memories that
+    were merged into it.
     """
 
     id: int
@@ -88,21 +88,21 @@ class Hit(NamedTuple):
 
     @property
     def copies(self) -> list[int]:
-        """The memories that it repeats."""
+        """The ids of the memories it repeats."""
         return sorted({hit.memory_id for hit in self.under})
 
     def over(self, copies: Iterable["Hit"]) -> "Hit":
-        """Return the hit in place of hits that it repeats, as good as the best of them."""
+        """Merge copies into this hit; keep the best score."""
         every = [self, *copies]
         score, match = max(hit.score for hit in every), best_of([hit.match for hit in every])
         return self._replace(score=score, match=match, under=tuple(every[1:]))
 
     def leading(self) -> "Hit":
-        """Return the hit as it stands before an older one on its subject: it is not weak."""
+        """Return the hit for its place before an older one on its subject: not weak."""
         return self._replace(match="related") if self.match == "weak" else self
 
     def cosine(self, weight: float) -> float | None:
-        """Return the cosine that is part of the fused score with this weight, from -1 to 1; None: not compared."""
+        """Return the cosine, from -1 to 1, that has this weight in the fused score; None: not compared."""
         fused = self.score if self.late is None else (self.score - LATE_WEIGHT * self.late) / (1 - LATE_WEIGHT)
         if self.similarity is None or self.words is None:
             return None if self.similarity is None else fused
@@ -113,9 +113,9 @@ class SearchHits(NamedTuple):
     """The results of a search, best first. `nearest`: the cosine of the scope's best passage; None: not compared.
 
     `partial`: not every unit could be compared, so other units may be as good. `covered`: as in `WordScores`; None: no
-    words compared. `weight`: of the cosines in the fused scores. `compared`: the hits that were compared token by
-    token, by id. `links`: of their memories, with each other. `origins`: of memories, as far as they were read.
-    `texts`: of the hits that were compared, with titles and headings, by id, if words of the question decide.
+    words compared. `weight`: of the cosines in the fused scores. `compared`: hits compared token by token, by id.
+    `links`: between their memories. `origins`: of memories, as far as read. `texts`: of these hits, with titles and
+    headings, by id, if words of the question decide.
     """
 
     hits: list[Hit]
@@ -130,16 +130,15 @@ class SearchHits(NamedTuple):
 
     @property
     def coverage(self) -> float:
-        """How much of the question's words, weighted by their rarity, a hit has for each share of the words."""
+        """Factor from a hit's share of the words to the words it covers, weighted by rarity."""
         most = max((hit.words or 0.0 for hit in self.hits), default=0.0)
         return self.covered / most if self.covered and most else 0.0
 
 
 def late_hits(hits: Iterable[Hit], late: Mapping[int, float], lowest: float) -> list[Hit]:
-    """Return hits with late scores as a part of theirs, best first.
+    """Blend late scores into the scores of hits; best first.
 
-    `late`: by unit. A unit that is not in it counts as having the `lowest` of them: if the units in it were the best,
-    it still comes after them, and the scores of both can be compared.
+    `late`: by unit. Other units get the `lowest` late score, so that their scores are comparable and they stay behind.
     """
     scores = ((hit, late.get(hit.id, lowest)) for hit in hits)
     return sort_hits(
@@ -149,15 +148,15 @@ def late_hits(hits: Iterable[Hit], late: Mapping[int, float], lowest: float) -> 
 
 
 def clipped(score: float) -> float | None:
-    """Return a cosine clipped to 0-1, as results show it; None for NaN: not compared."""
+    """Clip a cosine to 0-1 for results; None for NaN: not compared."""
     return None if isnan(score) else min(1.0, max(0.0, score))
 
 
 def pending_weight(weight: float, embedded: int, count: int) -> float:
     """Return the weight of cosines if only `embedded` of the `count` best units by words have vectors.
 
-    Between units with and without vectors only words compare fairly: the fewer have vectors, the less cosines count. So
-    a search ranks no worse than by words alone. docs/lab/retrieval.md has the measurements.
+    Only words are fair between units with and without vectors: the fewer have vectors, the less cosines count, and a
+    search never ranks worse than by words alone. docs/lab/retrieval.md has the measurements.
     """
     return weight * ((embedded + 1) / (count + 1)) ** 2
 
@@ -165,10 +164,10 @@ def pending_weight(weight: float, embedded: int, count: int) -> float:
 def fused_scores(
     similarities: NDArray[np.float64], words: NDArray[np.float64], weight: float = VECTOR_WEIGHT
 ) -> NDArray[np.float64]:
-    """Return the convex combinations of cosines and shares of the words (see `divisor_of`); shape as given.
+    """Combine cosines and shares of the words (see `divisor_of`); shape as given.
 
-    `weight`: of the cosines. A better match in either never lowers the score of a unit. A unit without a vector, whose
-    similarity is NaN, has its share of the words as its score.
+    `weight`: of the cosines. A better match in either never lowers a score. The score of a unit without a vector, whose
+    similarity is NaN, is its share of the words.
     """
     shares = rounded(words)
     scores = weight * np.where(np.isnan(similarities), shares, rounded(similarities)) + (1 - weight) * shares
@@ -176,12 +175,12 @@ def fused_scores(
 
 
 def sort_hits(hits: Iterable[Hit]) -> list[Hit]:
-    """Return hits in the order of every search: by score, highest first, then by id."""
+    """Sort hits by score, highest first, then by id."""
     return sorted(hits, key=lambda hit: (-hit.score, hit.id))
 
 
 def merged_hits(found: Sequence[SearchHits]) -> SearchHits:
-    """Return the hits of several searches whose scores can be compared, and of which no two found the same."""
+    """Merge the hits of several searches with comparable scores and no common units."""
     return SearchHits(
         sort_hits(hit._replace(covered=part.coverage * (hit.words or 0.0)) for part in found for hit in part.hits),
         max((part.nearest for part in found if part.nearest is not None), default=None),
@@ -194,7 +193,7 @@ def merged_hits(found: Sequence[SearchHits]) -> SearchHits:
 
 
 def best_of_each_memory(hits: Iterable[Hit]) -> list[Hit]:
-    """Return one hit for each memory, with the score of its best unit and its best similarity; `id` is the memory's."""
+    """Return one hit per memory, with its best score and similarity; `id` is the memory's."""
     best: dict[int, Hit] = {}
     for hit in hits:
         known = best.setdefault(hit.memory_id, hit._replace(id=hit.memory_id))
@@ -210,9 +209,8 @@ def best_of_each_memory(hits: Iterable[Hit]) -> list[Hit]:
 class WordScores:
     """The shares of a query's words that units have (see `divisor_of`).
 
-    `shares`: of each entry, 0 outside the scope. `entries`: those that contain one of the terms, ascending. `covered`:
-    the share of the words, weighed by their rarity, in the unit that matches them best. `missing`: the terms that no
-    unit has.
+    `shares`: by entry, 0 outside the scope. `entries`: those with any of the terms, ascending. `covered`: the share of
+    the words, weighted by rarity, that the best unit has. `missing`: the terms that no unit has.
     """
 
     shares: NDArray[np.float64]
@@ -239,7 +237,7 @@ def word_scores(units: Units, rows: PostingRows, terms: Sequence[str]) -> WordSc
 
 
 def inside(units: Units, found: Occurrences) -> tuple[Numbers, NDArray[np.uint16]]:
-    """Return the entries in the scope where a term is, ascending, and its counts there."""
+    """Return the entries of the scope that have a term, ascending, and its counts."""
     entries = units.entries_at(found)
     there = units.inside[entries]
     return entries[there], found.counts[there]
@@ -250,8 +248,8 @@ def covered_by_best(
 ) -> float:
     """Return the share of a query's words that the unit with the highest score has.
 
-    `words`: of each term, what no unit can score for it, and the places in `scores` of the units that have it. Terms
-    that name the same count once, as the most frequent of them.
+    `words`: for each term its highest possible score, and the places in `scores` of the units that have it. Terms for
+    the same thing count once, as the most frequent of them.
     """
     place = int(scores.argmax()) if len(scores) else 0
     if not len(scores) or not scores[place]:
@@ -263,41 +261,41 @@ def covered_by_best(
         weights[name] = min(highest, weights.get(name, highest))
         if (places == place).any():
             covered.add(name)
-    # Exactly rounded, because a set has another order in each process, and levels depend on the last digit.
+    # fsum, because the order of a set differs between processes, and levels depend on the last digit.
     return fsum(weights[name] for name in covered) / (fsum(weights.values()) or 1.0)
 
 
-# Compares a question with all passages of a scope, or with those that are likeliest to be near.
+# Compares a question with all passages of a scope, or with those likeliest to be near.
 
 MAX_EXACT_UNITS = 1_000
 MAX_EXACT_UNITS_OF_SESSION = 5_000
-"""In a scope of up to so many units, all passages are compared. Those of a session are neighbours in a file."""
+"""Up to this many units, all passages of a scope are compared. A session's are neighbours in a file."""
 
 MIN_COMPARED = 1_000
-"""In a larger scope, signatures (`storage.sqlite.vec0`) or pgvector choose so many passages to compare, half as many in
-a hybrid search. docs/lab/performance.md says how often this misses one of the best."""
+"""In a larger scope, signatures (`storage.sqlite.vec0`) or pgvector choose this many passages to compare, half as many
+in a hybrid search. docs/lab/performance.md has the resulting recall."""
 
 MAX_COMPARED = 32_768
-"""Maximum number of passages compared. A few units can have so many of the likeliest passages that others are not
-found; the search then stops here, and its result is partial."""
+"""Maximum number of passages compared. If a few units have most of the likeliest passages, the search stops here, and
+its result is partial."""
 
 GROWTH = 4
 PASSAGES_PER_UNIT = 4
 
 PROBED = 16_384
-"""Passages among which those near a question are counted: the newest of the whole memory."""
+"""Number of newest passages of the whole memory in which a hint counts matches."""
 
 COUNTED = 20
-"""The highest count."""
+"""The highest count of a hint."""
 
 MOST_COMPARED = 128
-"""The vectors of so many passages are read to count those that are near."""
+"""Number of passages whose vectors are read for a hint."""
 
 
 class Method(NamedTuple):
     """How large scopes are compared by meaning. `batch`: passages fetched first. `iterative`: fetch in growing batches.
 
-    Otherwise all passages are compared. `newest`: the scope has only about so many of the newest passages.
+    Otherwise all passages are compared. `newest`: the scope has only about this many of the newest passages.
     """
 
     batch: int = 100
@@ -309,9 +307,9 @@ USUAL = Method()
 
 
 class ScopeData(NamedTuple):
-    """What was read of a scope at once: its units, with the postings of the terms of a question.
+    """The data of a scope: its units, with the postings of a question's terms.
 
-    `compared`: its passages, if that was fast.
+    `compared`: its passages, if they were read ahead.
     """
 
     indexed: IndexedScope
@@ -321,8 +319,8 @@ class ScopeData(NamedTuple):
 class Measured(NamedTuple):
     """The cosine of each entry's nearest passage; NaN: not compared.
 
-    `lacking`: the entries that contain words, and have no vector yet. `partial`: the comparison stopped at MAX_COMPARED
-    before it had found as many units as requested.
+    `lacking`: the entries that have words but no vector yet. `partial`: the comparison stopped at MAX_COMPARED before
+    it had found enough units.
     """
 
     cosines: NDArray[np.float64]
@@ -331,7 +329,7 @@ class Measured(NamedTuple):
 
 
 def reads(reader: Reader, scope: Scope, question: Question) -> list[Steps[Any]]:
-    """Return the reads that fill a `ScopeData` of a scope; none, if it is not of one kind."""
+    """Return the reads that fill a `ScopeData`; none if the scope is not of one kind."""
     if scope.kind is None:
         return []
     source, buckets = reader.vectors.candidates, buckets_of(question.terms or ())
@@ -340,7 +338,7 @@ def reads(reader: Reader, scope: Scope, question: Question) -> list[Steps[Any]]:
 
 
 class Ranking:
-    """The units of a scope, and how they match a question. `besides`: memories that are left out."""
+    """Ranks the units of a scope for a question. `besides`: memories to leave out."""
 
     def __init__(
         self,
@@ -363,7 +361,7 @@ class Ranking:
         self._likely: dict[tuple[int, float], tuple[NDArray[np.float64], bool]] = {}
 
     def best(self, count: int, depth: int = 0, *, memories: bool = False) -> SearchHits:
-        """Return the `count` best units or `memories`, with the weight of the cosines in their scores.
+        """Return the `count` best units or `memories`.
 
         `depth`: this many nearest units have "vector" among their `sources`, even if they contain the words.
         """
@@ -386,7 +384,7 @@ class Ranking:
         near = similarities[: len(compared)]
         nearest = np.sort(compared[best(near, ids[: len(compared)], depth)]) if both else compared
         has_words = are_in(with_words, entries[chosen])
-        # What has none of the words is here because it is near.
+        # A unit without any of the words was found by its vector.
         is_near = ~has_words | are_in(nearest, entries[chosen])
         columns = (owners if memories else ids, owners, scores, own, shares)
         rows = zip(*(column[chosen].tolist() for column in columns), is_near.tolist(), has_words.tolist(), strict=True)
@@ -398,7 +396,7 @@ class Ranking:
         return SearchHits(hits, closest, measured.partial, None if words is None else words.covered, weight)
 
     def _measured(self, query: Vectors, goal: "Goal") -> tuple[float, Measured]:
-        """Return the weight of cosines, and these: of all units, or of enough for the goal."""
+        """Return the weight of cosines, and the cosines of all units, or of enough for the goal."""
         most = MAX_EXACT_UNITS if self._scope.session_id is None else MAX_EXACT_UNITS_OF_SESSION
         if not self._method.iterative or self.units.count <= most:
             cosines = self._exact(query)
@@ -417,7 +415,7 @@ class Ranking:
             limit = min(MAX_COMPARED, limit * GROWTH)
 
     def _exact(self, query: Vectors) -> NDArray[np.float64]:
-        """Return the cosine of each entry's nearest passage; NaN: it has no vector, or is outside the scope."""
+        """Return the cosine of each entry's nearest passage; NaN: no vector, or outside the scope."""
         if self._known is not None:
             return self._known
         found = self._ahead or self._source.compared(self._scope, query)
@@ -440,14 +438,14 @@ class Ranking:
             worth = WordWeights(self.units, self._words, weight)
             found = self._source.likeliest(self._scope, query, worth, limit, self._method.newest)
             entries = self.units.entries_of(found.unit_ids)
-            there = entries != OUTSIDE  # pgvector also finds memories that are left out
+            there = entries != OUTSIDE  # pgvector also finds the memories to leave out
             known = self._highest(entries[there], cosines(found.vectors[there], query))
             self._likely[limit, weight] = known, found.complete
         return self._likely[limit, weight]
 
     @cached_property
     def _lacking(self) -> Numbers:
-        """The entries of a large scope that contain words and have no vector yet."""
+        """The entries of a large scope that have words but no vector yet."""
         lacking, units = self._source.without_vectors(self._scope), self.units
         if not lacking or self._words is None:
             return NO_ENTRIES
@@ -456,7 +454,7 @@ class Ranking:
         return self._words.entries[are_in(without, self._words.entries)]
 
     def _weight_while(self, lacking: Numbers) -> float:
-        """Return the weight of cosines while some of the units that contain words have no vector."""
+        """Return the weight of cosines while units that have words lack vectors."""
         weight, words = self._question.weight, self._words
         if words is None or not len(lacking):
             return weight
@@ -464,7 +462,7 @@ class Ranking:
         return pending_weight(weight, int(np.count_nonzero(~are_in(lacking, first))), len(first))
 
     def respelt(self, reader: Reader) -> dict[str, Spelling]:
-        """Return what words of the question that the scope does not have may be read as, by their terms."""
+        """Return spelling corrections for words of the question that the scope does not have, by term."""
         plain, words, units = self._question.plain, self._words, self.units
         missing = {} if words is None else {term: plain[term] for term in words.missing if term in plain}
         if not missing or not 0 < len(units.block_ids) <= MOST_BLOCKS:
@@ -497,7 +495,7 @@ class Ranking:
         return (yield from likeliest(self._scope, self._question.vector, worth, MOST_COMPARED, PROBED))
 
     def count_strong(self, found: Likely | None, threshold: float | None) -> int:
-        """Return how many units match strongly: by words, or by one of the likeliest passages."""
+        """Count the units that match strongly: by words, or by one of the likeliest passages."""
         units, question = self.units, self._question
         shares, by_words = np.zeros(len(units.ids)), NO_ENTRIES
         if self._words is not None:
@@ -514,7 +512,7 @@ class Ranking:
 
 
 class Goal(NamedTuple):
-    """What to find: the `number` best units, or with `memories` the `number` memories that have the best units.
+    """What to find: the `number` best units, or with `memories` the `number` memories with the best units.
 
     `nearest`: number of nearest units to find in addition.
     """
@@ -525,7 +523,7 @@ class Goal(NamedTuple):
 
 
 class WordWeights:
-    """What passages gain by their words, in terms of cosines: `storage.queries.candidates.Weights`."""
+    """The value of words in terms of cosines: implements `storage.queries.candidates.Weights`."""
 
     def __init__(self, units: Units, words: WordScores | None, weight: float, left_out: Sequence[int] = ()) -> None:
         self.left_out = left_out
@@ -536,11 +534,11 @@ class WordWeights:
         self._gains = units.by_id(gains)
 
     def of(self, unit_ids: Numbers) -> Vectors:
-        """Return it for passages, given the ids of their units."""
+        """Return the values for passages, given the ids of their units."""
         return self._gains(unit_ids)
 
     def best(self, count: int) -> Numbers:
-        """Return the ids of the units that gain most."""
+        """Return the ids of the units with the highest values."""
         if self._words is None:
             return NO_ENTRIES
         entries = self._words.entries
@@ -551,9 +549,9 @@ class WordWeights:
 def best_of_memories(
     scores: NDArray[np.float64], ids: Numbers, owners: Numbers, similarities: NDArray[np.float64], count: int
 ) -> tuple[Numbers, NDArray[np.float64]]:
-    """Return the position of the best unit of each of the `count` memories that have the best ones, best first.
+    """Return the positions of the best units of the `count` best memories, best first.
 
-    And for each unit the highest similarity of its memory's units, without those that are NaN.
+    And for each unit the highest similarity in its memory, ignoring NaN.
     """
     memories, places = np.unique(owners, return_inverse=True)
     highest, nearest = np.full(len(memories), -np.inf), np.full(len(memories), np.nan)

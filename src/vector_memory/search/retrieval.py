@@ -1,4 +1,4 @@
-"""Reads what a question needs, in one snapshot of the memory, and finds the units that match it best."""
+"""Reads the data for a question in one snapshot of the memory, and finds the best units."""
 
 import threading
 import time
@@ -49,19 +49,19 @@ if TYPE_CHECKING:
     from vector_memory.writing.background import BackgroundVectors
 
 PATIENCE_SECONDS = 20.0
-"""How long a search waits, from when a memory was stored, for vectors that some process is computing. A quiet machine
-needs a fraction of a second, a busy one several. Vectors that are missing for longer may never come."""
+"""How long after a memory was stored a search waits for its vectors. A quiet machine needs a fraction of a second, a
+busy one several. Vectors missing for longer may never come."""
 
 MOST_PENDING = 100_000
-"""If texts of more bytes than this wait for their vectors, computing them takes seconds even on a quiet machine: no
-search waits, unless this process has promised less and stored what it waits for itself."""
+"""Bytes of text without vectors. Computing more takes seconds even on a quiet machine, so no search waits for them,
+unless this process itself computes fewer."""
 
 AS_LONG_AS = 200
-"""Bytes of text whose vectors take as long as what each memory needs beside its text."""
+"""The overhead of each memory in bytes of text, by the time it takes."""
 
 MOST_WAITING = 8
-"""Searches of all memories of a process that wait at the same time. Further ones answer at once, so that there are
-threads left for those that need not wait."""
+"""Maximum number of waiting searches of a process. Further ones answer at once, so that threads are left for searches
+that need not wait."""
 
 POLL_SECONDS = 0.01
 
@@ -70,22 +70,22 @@ _places_to_wait = threading.BoundedSemaphore(MOST_WAITING)
 EVERYTHING = Scope(as_of=STORED)
 
 DEPTH = 50
-"""How many of the best units of each list are compared first; this usually settles ten results."""
+"""Number of best units of each list compared first; usually enough for ten results."""
 
 IN_ONE_GO = 60_000_000
-"""Microseconds: what an agent stores sooner after another memory belongs to it."""
+"""Microseconds: memories that an agent stores within this time belong together."""
 
 MOST_CHARACTERS = 20_000
-"""A longer text is not compared with others, to find copies: that would take longer than the search."""
+"""Longer texts are not compared to find copies: that would take longer than the search."""
 
 MAX_DEPTH = DEPTH * GROWTH**4
 """The longest list: a search that needs a longer one gives up and says so."""
 
 
 class Awaited(NamedTuple):
-    """Vectors to wait for: of memories of a scope with ids up to `last_id`. `owner`: the process that computes them.
+    """Vectors to wait for: those of a scope's memories with ids up to `last_id`.
 
-    `owner` None: any.
+    `owner`: the process that computes them; None: any.
     """
 
     scope: Scope
@@ -94,9 +94,9 @@ class Awaited(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What is likely to be asked for besides the ranking: matches elsewhere, texts of copies, outlines of sections.
+    """What a search probably needs besides the ranking: matches elsewhere, texts of copies, outlines of sections.
 
-    `memories`: copies are whole memories.
+    `memories`: results are whole memories.
     """
 
     elsewhere: bool = False
@@ -109,10 +109,10 @@ NOTHING_ELSE = Expected()
 
 
 class First(NamedTuple):
-    """What a search reads at first: how many memories of its scope are `missing` vectors, and what is `pending` there.
+    """The first reads of a search: the number of memories `missing` vectors, and the `pending` vectors of the scope.
 
-    `everywhere`: what is pending in all scopes. `found`: None if the scope is not of one kind, or must be read again.
-    `around`: what tells the other scopes, if that was read. `wanted`: what else is likely to be asked for.
+    `everywhere`: the pending vectors of all scopes. `found`: None if the scope is not of one kind, or must be read
+    again. `around`: the data for `Others`, if read. `wanted`: what else the search probably needs.
     """
 
     missing: int
@@ -124,10 +124,10 @@ class First(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """What was read with the token states, if that is faster than to wait until it is known what is needed.
+    """Data read along with the token states, before it is known to be needed, if that saves a round trip.
 
-    `chunks`, `memories`: of the first hits, by id, but no long memories. `outlines`: of their documents, in order.
-    `others`: what `Others` reads.
+    `chunks`, `memories`: of the first hits, by id, without long memories. `outlines`: of their documents, in order.
+    `others`: the reads of `Others`.
     """
 
     chunks: Mapping[int, StoredChunk] = MappingProxyType({})
@@ -140,9 +140,9 @@ NOTHING_READ, NOTHING_AHEAD = First(0, Pending(), Pending(), None), Ahead()
 
 
 class Retriever:
-    """Prepares questions, and answers them from one snapshot of the memory.
+    """Prepares questions, and opens snapshots to answer them.
 
-    `threshold`: less similar results are dropped; None: all are kept.
+    `threshold`: results with a lower similarity are dropped; None: none are.
     """
 
     def __init__(
@@ -168,22 +168,22 @@ class Retriever:
         return self._model.is_ready
 
     def folds(self, scope: Scope, page: Page) -> bool:
-        """Return whether near copies among the results of a page are put under the newest of them.
+        """Whether to merge near copies into the newest of them.
 
-        If memories of any time are wanted, the newest may be superseded.
+        Not if superseded memories are included: the newest may be one.
         """
         return self._folds_copies and page.folds and scope.as_of != ANY
 
     def later_of(
         self, reader: Reader, memory_ids: Sequence[int], scope: Scope, page: Page | None = None
     ) -> Steps[LaterFields]:
-        """Read the fields of results that name newer memories on their subjects, as far as the settings want them.
+        """Read the fields that name newer memories on the subjects of results; none if the settings disable them.
 
-        These are of the session of the scope, or of all: other filters do not apply to them.
+        Only the scope's session limits them, no other filter.
         """
         if not self.names_later:
             return {}
-        is_all = page is None or not page.is_part  # or else others may be left out, and their texts with them
+        is_all = page is None or not page.is_part  # otherwise a memory, and its text, may be left out
         return (yield from later_fields(reader, memory_ids, scope, memory_ids if is_all else ()))
 
     def require_comparable(self, reader: Reader) -> None:
@@ -191,9 +191,9 @@ class Retriever:
         reader.vectors.require_comparable(self._model.fingerprint)
 
     def prepare(self, query: str, mode: SearchMode | None = None, scope: Scope = EVERYTHING) -> Question:
-        """Turn a query into a question, in the mode of the settings by default. Does not read the memory.
+        """Turn a query into a question, by default in the mode of the settings. Does not read the memory.
 
-        Dates in the time of the scope are left out of it. Raises ValidationError, EmbeddingUnavailableError.
+        Removes dates within the scope's time. Raises ValidationError, EmbeddingUnavailableError.
         """
         check_text("query", query, MAX_QUERY)
         question = prepare(without_dates(query, scope), self._model, mode or self._mode)
@@ -201,10 +201,10 @@ class Retriever:
 
     @contextmanager
     def answering(self, question: Question, scope: Scope, wanted: Expected = NOTHING_ELSE) -> Iterator["Retrieval"]:
-        """Yield a retrieval over one snapshot. It compares only words if the stored vectors are of another model.
+        """Yield a retrieval over one snapshot. It compares only words if the stored vectors are from another model.
 
-        A search by meaning first waits for vectors of what was stored in the scope before it, by any process, if they
-        are likely to come soon. Raises EmbeddingUnavailableError if only meaning may be compared, and cannot be.
+        A search by meaning first waits for pending vectors of the scope, from any process, if likely to be ready
+        soon. Raises EmbeddingUnavailableError if the mode requires meaning, which cannot be compared.
         """
         with self._storage.read() as reader:
             first = self._first(reader, question, scope, wanted)
@@ -217,7 +217,7 @@ class Retriever:
             yield self.within(reader, question, scope, self._first(reader, question, scope, wanted))
 
     def wait_for_vectors(self, scopes: Sequence[Scope], seconds: float) -> None:
-        """Wait a limited time for the vectors of several scopes that are likely to come soon."""
+        """Wait a limited time for vectors of several scopes that are likely to be ready soon."""
         deadline = time.monotonic() + seconds
         with self._storage.read() as reader:
             awaited = [awaited_in(reader, scope, None) for scope in scopes]
@@ -225,7 +225,7 @@ class Retriever:
             self.wait(one, deadline)
 
     def wait(self, awaited: Awaited, deadline: float) -> None:
-        """Wait while vectors are likely to come soon; return at once if many searches are waiting."""
+        """Wait while vectors are likely to be ready soon; return at once if many searches are waiting."""
         if not _places_to_wait.acquire(blocking=False):
             return
         give_way.get()()
@@ -240,9 +240,9 @@ class Retriever:
             _places_to_wait.release()
 
     def _first(self, reader: Reader, question: Question, scope: Scope, wanted: Expected) -> First:
-        """Read what a search of a scope needs at first, at once."""
+        """Make the first reads of a search, in one round trip."""
         if not reader.vectors.begin_ahead(None if question.vector is None else self._model.fingerprint):
-            # `within` says it
+            # `within` reports the other model
             question = replace(question, vector=None)
         looks = wanted.elsewhere and reader.reads_ahead and question.tells_matches
         beside = around(reader, scope) if looks else []
@@ -253,20 +253,20 @@ class Retriever:
             *beside,
         )
         found, known = found[: len(found) - len(beside)], found[len(found) - len(beside) :]
-        if not reader.vectors.end_ahead():  # the model is being changed
+        if not reader.vectors.end_ahead():  # the model is changing
             found, known, missing = [], [], reader.memories.count(scope, without_vectors=True)
         pending = reader.vectors.pending(scope) if everywhere.memories else everywhere
         return First(missing, pending, everywhere, ScopeData(*found) if found else None, known, wanted)
 
     def _awaited(self, reader: Reader, first: First, scope: Scope) -> Awaited | None:
-        """Return the vectors that are worth waiting for."""
+        """Return the vectors worth waiting for."""
         if comes_soon(first.pending, first.everywhere):
             return Awaited(scope, first.pending.last_id)
-        # Others may have much to do, and this process little.
+        # Other processes may have much to do, and this one little.
         return awaited_in(reader, scope, self._background.owner) if first.pending.memories else None
 
     def within(self, reader: Reader, question: Question, scope: Scope, first: First | None = None) -> "Retrieval":
-        """Return a retrieval over the snapshot of the caller. Waits for no vectors."""
+        """Return a retrieval over the caller's snapshot, without waiting for vectors."""
         try:
             if question.vector is not None:
                 reader.vectors.require_comparable(self._model.fingerprint)
@@ -277,12 +277,12 @@ class Retriever:
         return Retrieval(reader, question, scope, self._method, self.threshold, first)
 
     def near(self, reader: Reader, vector: Vectors, scope: Scope) -> "Retrieval":
-        """Return a retrieval of what is near a stored vector, a unit vector, shape (dimensions,). It needs no model."""
+        """Return a retrieval for a stored unit vector, shape (dimensions,). It needs no model."""
         return Retrieval(reader, Question(vector, None), scope, self._method, None)
 
 
 def awaited_in(reader: Reader, scope: Scope, owner: str | None, last_id: int | None = None) -> Awaited | None:
-    """Return the vectors of a scope, with ids up to `last_id`, that are worth waiting for; None: there are none."""
+    """Return the vectors of a scope, with ids up to `last_id`, that are worth waiting for; None: none."""
     pending = reader.vectors.pending(scope, last_id, owner)
     if not pending.memories or not comes_soon(pending, reader.vectors.pending(EVERYTHING, owner=owner)):
         return None
@@ -290,15 +290,15 @@ def awaited_in(reader: Reader, scope: Scope, owner: str | None, last_id: int | N
 
 
 def comes_soon(pending: Pending, everywhere: Pending) -> bool:
-    """Return whether vectors are likely to come soon, given all that is pending beside them."""
+    """Whether pending vectors are likely to be ready soon, given everything that is pending."""
     size = everywhere.size + AS_LONG_AS * everywhere.memories
     return pending.seconds is not None and pending.seconds < PATIENCE_SECONDS and size <= MOST_PENDING
 
 
 class Retrieval:
-    """Finds the units of a scope in one snapshot. `search.rank` says which scopes are compared completely.
+    """Finds the units of a scope in one snapshot. `search.rank` decides which scopes are compared completely.
 
-    `question`: as it was compared, with misspelt words read as those that are meant.
+    `question`: as it was compared, with spelling corrections.
     """
 
     def __init__(
@@ -320,9 +320,9 @@ class Retrieval:
         self._ranking: Ranking | None = None
 
     def find(self, count: int, *, memories: bool = False) -> SearchHits:
-        """Find the `count` best units of the scope, or with `memories` the whole memories that have the best units.
+        """Find the `count` best units of the scope, or with `memories` the memories with the best units.
 
-        Raises ValidationError for a scope that is not of one kind.
+        Raises ValidationError if the scope is not of one kind.
         """
         wanted = count
         while True:
@@ -333,11 +333,11 @@ class Retrieval:
             wanted = min(wanted * GROWTH, MAX_DEPTH)
 
     def everything(self) -> SearchHits:
-        """Return the best units of the scope, at most MAX_DEPTH, also those below the threshold."""
+        """Return the best units of the scope, up to MAX_DEPTH, including those below the threshold."""
         return self._best(MAX_DEPTH)
 
     def is_similar_enough(self, similarity: float | None) -> bool:
-        """Return whether a hit with this similarity passes the threshold."""
+        """Whether a hit with this similarity passes the threshold."""
         return self.threshold is None or similarity is None or similarity >= self.threshold
 
     def _best(self, count: int, *, memories: bool = False) -> SearchHits:
@@ -364,7 +364,7 @@ class Retrieval:
         return units._replace(hits=hits[:count])
 
     def _ranked(self) -> Ranking:
-        """Measure the units of the scope, with misspelt words read as those that are meant."""
+        """Rank the units of the scope, with spelling corrections."""
         reader, scope = self.reader, self.scope
         found = self.first.found or ScopeData(*reader.together(*reads(reader, scope, self.question)))
         ranking = Ranking(reader.vectors.candidates, scope, self.question, found, method=self._method)
@@ -375,10 +375,10 @@ class Retrieval:
         return ranking
 
     def _compared(self, units: SearchHits, kind: MemoryKind, question: States, memories: Sequence[Hit]) -> SearchHits:
-        """Compare the first units token by token, and read the links and the origins of their memories.
+        """Compare the first units token by token, and read the links and origins of their memories.
 
-        Memories that were noted together are not linked. None are compared if one has no vector yet, or its token
-        states are not kept. `memories`: those that may be found, if whole memories are.
+        Ignores links between memories noted together. Compares nothing if a unit has no vector yet or no token states.
+        `memories`: the best hits in a search for whole memories.
         """
         first = units.hits[:LATE_UNITS]
         if any(hit.similarity is None for hit in first):
@@ -404,16 +404,16 @@ class Retrieval:
         return units._replace(compared=late, links=links if late else [], origins=origins, texts=texts if late else {})
 
     def _known(self, units: SearchHits, kind: MemoryKind, memories: Sequence[Hit] = ()) -> SearchHits:
-        """Read ahead what is needed of the first units whose tokens are not compared."""
+        """Read ahead for units that are not compared token by token."""
         if not self.reader.reads_ahead or not units.hits or self.first.wanted == NOTHING_ELSE:
             return units
         (origins,) = self._read(units, kind, memories)
         return units._replace(origins=origins)
 
     def _read(self, units: SearchHits, kind: MemoryKind, memories: Sequence[Hit], *needed: Steps[Any]) -> list[Any]:
-        """Return what is needed of the first units, the last the origins of their memories, and of other `memories`.
+        """Run the `needed` reads and one for the origins of the first units' and other `memories`, which comes last.
 
-        Also fill `ahead`, once, if that saves a round trip.
+        Also fills `ahead`, once, if that saves a round trip.
         """
         reader, wanted, first = self.reader, self.first.wanted, [*units.hits[:LATE_UNITS], *memories[:LATE_UNITS]]
         numbers = sorted({hit.memory_id for hit in first})
@@ -437,9 +437,9 @@ class Retrieval:
 
 
 def find_among(retrievals: Sequence[Retrieval], count: int, *, memories: bool = False) -> SearchHits:
-    """Return what is found in each of several scopes, best first. Either all have late scores, or none has."""
+    """Search several scopes, best first. Either all hits have late scores, or none."""
     for one in retrievals:
-        one.question = replace(one.question, plain=NOTHING_TYPED)  # what one scope lacks, another may have
+        one.question = replace(one.question, plain=NOTHING_TYPED)  # a word that one scope lacks, another may have
     found = [one.find(count, memories=memories) for one in retrievals]
     if len({hit.late is None for part in found for hit in part.hits}) > 1:
         for one in retrievals:
@@ -449,28 +449,28 @@ def find_among(retrievals: Sequence[Retrieval], count: int, *, memories: bool = 
 
 
 def note_on_missing(reader: Reader, scope: Scope) -> str | None:
-    """Return a sentence on the memories of the scope that still lack vectors; None if none does."""
+    """Report memories of the scope that still lack vectors; None if there are none."""
     missing = reader.memories.count(scope, without_vectors=True)
     return not_indexed(missing, reader.vectors.pending(scope).memories) if missing else None
 
 
 def noted_together(one: Origin, other: Origin) -> bool:
-    """Return whether an agent stored two memories of a session in one go: they are two findings, no correction."""
+    """Whether an agent stored two memories of a session together: two findings, no correction."""
     is_same = (one.session_id, one.agent_id) == (other.session_id, other.agent_id)
     return is_same and abs(microseconds(one.created_at) - microseconds(other.created_at)) < IN_ONE_GO
 
 
 class Near(NamedTuple):
-    """A memory, and the cosine of its nearest passage."""
+    """A memory with the cosine of its nearest passage."""
 
     memory: Memory
     cosine: float
 
 
 def nearest_to(reader: Reader, retriever: Retriever, memory_id: int, count: int) -> Sequence[Near]:
-    """Return the `count` memories nearest to the mean vector of a memory, nearest first; none if it has no vector.
+    """Return the `count` memories of any kind and session nearest to a memory's mean vector, nearest first.
 
-    They are of all kinds and sessions.
+    None if the memory has no vector.
     """
     _, means = reader.vectors.mean_vectors([memory_id])
     if not len(means) or not np.any(means):
@@ -483,11 +483,11 @@ def nearest_to(reader: Reader, retriever: Retriever, memory_id: int, count: int)
     return [Near(memories[hit.memory_id], hit.similarity or 0.0) for hit in hits]
 
 
-# Where else there are matches, if a scope has nothing close: outside its filters, and among other kinds.
+# Matches elsewhere, if a scope has nothing close: outside its filters, and of other kinds.
 
 
 UNSEARCHED = (MemoryKind.TAGGED, MemoryKind.KNOWLEDGE_BASE)
-"""Kinds that belong to no session; notes belong to another family of tools."""
+"""Kinds outside sessions, which are not searched as kinds of a session."""
 
 WITHOUT: dict[str, dict[str, Any]] = {
     "other_times": {"created_after": None, "created_before": None},
@@ -500,18 +500,18 @@ WITHOUT: dict[str, dict[str, Any]] = {
 
 
 def around(reader: Reader, scope: Scope) -> list[Steps[Any]]:
-    """Return the reads of what tells the `Others` of a scope: where the newest passages begin, and the kinds."""
+    """Return the reads that determine a scope's `Others`: the start of the newest passages, and the session's kinds."""
     oldest = reader.vectors.candidates.oldest_of_newest.steps(Scope(), PROBED)
     if scope.kind is MemoryKind.TAGGED:
         return [oldest]
-    within = Scope(session_id=scope.session_id, as_of=STORED)  # what is hidden is left out where it would be counted
+    within = Scope(session_id=scope.session_id, as_of=STORED)  # hidden memories are left out when counting
     return [oldest, reader.memories.count_by.steps(within, "kind")]
 
 
 class Others:
-    """The other scopes of a search, by name. `oldest`: the memory that has the first of the newest passages.
+    """The other scopes of a search. `oldest`: the memory of the first of the newest passages.
 
-    `kinds`: those of its session.
+    `kinds`: those in its session.
     """
 
     def __init__(self, scope: Scope, oldest: int, kinds: Iterable[str] = ()) -> None:
@@ -523,7 +523,7 @@ class Others:
         )
 
     def reads(self, reader: Reader, question: Question) -> list[Steps[Any]]:
-        """Return the reads for `counts`, which do not need each other."""
+        """Return the reads for `counts`, which are independent of each other."""
         source, buckets, besides = reader.vectors.candidates, buckets_of(question.terms or ()), self._besides
         scopes, vector = self._scopes.values(), question.vector
         return [
@@ -539,10 +539,10 @@ class Others:
     def counts(
         self, reader: Reader, question: Question, found: Sequence[Any], threshold: float | None
     ) -> dict[str, int]:
-        """Return how many units of each scope that has any match strongly: at most COUNTED.
+        """Count the strong matches of each scope that has any, up to COUNTED.
 
-        Its session does not count where a scope names none. Tokens are not compared, and of the passages only the
-        likeliest of the newest. `found`: what was read.
+        Scopes without a session leave out the searched one. Compares only the likeliest of the newest passages.
+        `found`: the results of `reads`.
         """
         rest = iter(found)
         indexed = [next(rest) for _ in self._scopes]
@@ -562,7 +562,7 @@ class Others:
 
 
 def other_scopes(scope: Scope, kinds: Iterable[str] = ()) -> dict[str, Scope]:
-    """Return the other scopes to search when a scope has nothing on a topic, by name. `kinds`: those of its session."""
+    """Return the scopes to search if a scope has no close match, by name. `kinds`: those in its session."""
     others = {
         name: replace(scope, **without)
         for name, without in WITHOUT.items()

@@ -58,10 +58,10 @@ def chunk_document(
     A document that fits is one chunk. Otherwise every heading starts a chunk, except that a bare heading stays with its
     first subheading. A section that does not fit is split further, and its chunks share up to `overlap` tokens with
     their neighbours. Code fences are never split: a fence longer than `size` is a separate chunk, marked oversized. An
-    unclosed fence is split like text. Only white space can be outside all chunks; blank text has none.
+    unclosed fence is split like text. Chunks contain everything except white space; blank text has none.
 
-    Not `by_headings`: chunks are filled with paragraphs, whatever headings and fences they have. A paragraph is cut
-    only if it is longer than a chunk.
+    Without `by_headings`, headings and fences do not count: chunks are filled with whole paragraphs, and only a
+    paragraph longer than a chunk is cut.
 
     In a document of more than 5,000 sections, small neighbouring sections are joined. If there would still be more than
     5,000 chunks, chunks are longer than `size` and marked oversized.
@@ -300,7 +300,7 @@ MIDDLE = 0.67
 def header(title: str | None, memory_type: str, chunk: Chunk, sibling_count: int) -> str:
     """Return lines with a chunk's document, section, position and memory type, without a final line end.
 
-    `sibling_count`: the document's number of chunks, including this one. Unknown values are omitted.
+    `sibling_count`: the document's number of chunks. Unknown values are omitted.
     """
     lines = [
         f"Document: {title}" if title else "",
@@ -329,8 +329,8 @@ WHITE_SPACE = re.compile(r"\s")
 
 BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 
-# A passage of so many tokens ends with its paragraph. A vector is the mean of what a passage says: a paragraph between
-# others on another subject is hardly found in other words. Shorter passages would need more vectors.
+# A passage of this many tokens ends with its paragraph. A vector is the mean of a whole passage: a paragraph between
+# others on another subject could hardly be found by other words. Shorter passages would need more vectors.
 ENOUGH = 64
 
 

@@ -1,6 +1,6 @@
-"""Removes private parts and secrets from texts: parts in `<private>` tags, and what looks like a secret.
+"""Removes private parts, in `<private>` tags, and secrets from texts.
 
-A placeholder names what it replaces, as in `[redacted: GitHub token]`. The time is linear in the length of the text.
+A placeholder names what it replaces: `[redacted: GitHub token]`. The time is linear in the length of the text.
 """
 
 import re
@@ -12,20 +12,20 @@ from vector_memory.errors import ValidationError
 __all__ = ["Redacted", "redact", "redact_within", "require_no_secret"]
 
 PRIVATE_TAG = re.compile(r"<(/?)private\b[^<>]{0,200}>(?!`)", re.IGNORECASE)
-"""A tag alone in backticks is a mention of the tag."""
+"""A tag alone in backticks is only mentioned."""
 
 REPLACED = re.compile(r"\[redacted: [\w .-]{1,40}\]")
 
 TAKEN = b"1"
 
 FORMS = (('"', '": "', '"'), ("", ": ", ""))
-"""How a text can have a name and a value: what is before, between and behind them."""
+"""Ways to write a name and a value: the text before, between and after them."""
 
 QUOTE = re.compile(r"""["'`\\\n]""")
 """The mark that ends a quoted value."""
 
 MIN_NAMED, MAX_NAMED = 6, 4_096
-"""A shorter or longer value is not the secret that its name announces."""
+"""Shorter and longer values are not secrets, whatever their name."""
 
 MAX_PASSES = 10
 """A secret may be recognized only when its neighbour is removed. No ordinary text needs more passes."""
@@ -40,7 +40,7 @@ class Redacted:
 
 
 class Replacement(NamedTuple):
-    """A half-open range of characters to be replaced, and what is said instead."""
+    """A half-open range of characters to replace, and the name of what is there."""
 
     start: int
     end: int
@@ -48,10 +48,7 @@ class Replacement(NamedTuple):
 
 
 def redact(text: str, *, keep_lines: bool = False) -> Redacted:
-    """Replace private parts and secrets in a text.
-
-    Repeating it changes nothing. `keep_lines`: keep the number of lines.
-    """
+    """Replace private parts and secrets in a text; idempotent. `keep_lines`: keep the number of lines."""
     result = Redacted(text, 0)
     for _ in range(MAX_PASSES):
         places = private_places(result.text) or secret_places(result.text)
@@ -64,7 +61,7 @@ def redact(text: str, *, keep_lines: bool = False) -> Redacted:
 def redact_within(value: Any, name: str = "") -> tuple[Any, int]:
     """Return a JSON value with its texts and keys redacted, and the number of places that were replaced.
 
-    `name`: the key of the value, which may say that it is a secret.
+    `name`: the key of the value, which may announce a secret.
     """
     match value:
         case str():
@@ -109,7 +106,7 @@ def redact_named(name: str, value: Redacted) -> Redacted:
 
 
 def require_no_secret(**names: str | None) -> None:
-    """Raise ValidationError for a name with a secret or private part: without it, it would name something else."""
+    """Raise ValidationError for a name with a secret or private part: without it, the name would be another."""
     for parameter, name in names.items():
         if name is not None and redact(name).count:
             raise ValidationError(
@@ -118,7 +115,7 @@ def require_no_secret(**names: str | None) -> None:
 
 
 def private_places(text: str) -> list[Replacement]:
-    """Return what is in `<private>` tags, which may be nested; one that is not closed reaches to the end."""
+    """Return the ranges of `<private>` tags, which may be nested; an unclosed one reaches to the end."""
     places, depth, start = [], 0, 0
     for tag in PRIVATE_TAG.finditer(text):
         if not tag[1]:
@@ -131,10 +128,7 @@ def private_places(text: str) -> list[Replacement]:
 
 
 def secret_places(text: str) -> list[Replacement]:
-    """Return the places of secrets in order, without earlier replacements. They do not overlap.
-
-    Where two rules apply, the first one of the table counts.
-    """
+    """Return the places of secrets, in order, without overlaps or earlier replacements; the first rule counts."""
     from vector_memory.texts.redaction_rules import RULES, Searched  # noqa: PLC0415 - read when needed
 
     taken = bytearray(len(text))
@@ -151,7 +145,7 @@ def secret_places(text: str) -> list[Replacement]:
 
 
 def replaced(text: str, places: list[Replacement], *, keep_lines: bool) -> str:
-    """Return the text with the places, which are in order, replaced by their names."""
+    """Replace places, which are in order, by their names."""
     parts, position = [], 0
     for place in places:
         lines = text.count("\n", place.start, place.end) if keep_lines else 0

@@ -1,4 +1,4 @@
-"""The rules for secrets, in the order in which they count: tokens first, then values behind a name."""
+"""The rules for secrets, in order of precedence: tokens first, then values after a name."""
 
 import json
 import math
@@ -11,10 +11,8 @@ from typing import NamedTuple
 
 # Tells secrets from names, code, numbers and placeholders.
 
-# Defines a rule: a kind of secret, and how it is found.
-#
-# A rule's pattern is only tried where one of its anchors stands, and every part of it has a maximum length or cannot
-# backtrack: this keeps the time linear. Patterns are matched at the anchor, so what stands before it is a lookbehind.
+# A rule's pattern is only tried at its anchors, and every part of it has a maximum length or cannot backtrack: this
+# keeps the time linear. Patterns are matched at the anchor, so anything before it is a lookbehind.
 
 PLACEHOLDER = re.compile(
     r"""
@@ -35,7 +33,7 @@ CODE = re.compile(
 VERSION = re.compile(
     r"(?:[@\w./-]{1,200}[:@/]|[\w.-]{1,200}[=~<>!^]=)?[\^~<>=v]{0,3}\d{1,8}(?:\.\d{1,8}){1,3}(?:[-+.][A-Za-z][\w.+-]*)?"
 )
-"""A version, perhaps behind a package's name: `1.0.0-beta.2`, `jjwt-impl:0.11.5`, `^4.0.0`."""
+"""A version, perhaps after a package's name: `1.0.0-beta.2`, `jjwt-impl:0.11.5`, `^4.0.0`."""
 
 DIGEST = re.compile(r"(?:sha\d{1,3}|md5|h1)[-:][A-Za-z0-9+/=]+")
 NAMES = re.compile(
@@ -48,11 +46,11 @@ PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 """The words of a name such as `maxHTTPRetries2`."""
 
 PART_LENGTH = 3.4
-"""Names have longer words, on average, and random characters shorter ones."""
+"""Average length of a part: longer in names, shorter in random characters."""
 
 PHRASE = re.compile(r"[a-z]+(?: [a-z]+){2,}")
 LINKED_PHRASE = re.compile(r"[a-z]{3,}(?:-[a-z]{3,}){3,}")
-"""Four words that a generator of passwords put together."""
+"""Four words, as password generators join them."""
 
 SIGNS = "!@#$%^&+"
 MIN_URL_PASSWORD, MIN_PASSWORD, MIN_KEY = 3, 6, 16
@@ -70,12 +68,12 @@ def any_value(_value: str) -> bool:
 
 
 def is_token(value: str) -> bool:
-    """Return whether a token has a digit, as every random one of that length, and is no example of a documentation."""
+    """Whether a token has a digit, as all random ones of that length do, and is not an example."""
     return any(map(str.isdigit, value)) and "example" not in value.lower()
 
 
 def is_password(value: str) -> bool:
-    """Return whether a value that is called a password looks like one."""
+    """Whether a value called a password looks like one."""
     if len(value) < MIN_PASSWORD or value.lower() in WORDS or PLACEHOLDER.search(value):
         return False
     if LINKED_PHRASE.fullmatch(value):
@@ -86,25 +84,25 @@ def is_password(value: str) -> bool:
 
 
 def is_url_password(value: str) -> bool:
-    """Return whether the password in a URL is more than an example."""
+    """Whether the password in a URL is more than an example."""
     return len(value) >= MIN_URL_PASSWORD and value.lower() not in WORDS and not PLACEHOLDER.search(value)
 
 
 def is_split_url_password(value: str) -> bool:
-    """Return whether text in a URL's password position is a password despite a slash or question mark."""
+    """Whether text in a URL's password position is a password despite a slash or question mark."""
     is_mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
     return is_mixed and "//" not in value and is_url_password(value)
 
 
 def is_quoted_password(value: str) -> bool:
-    """Return whether a quoted value that is called a password looks like one: it may be a phrase of several words."""
+    """Whether a quoted value called a password looks like one; it may be a phrase of several words."""
     if " " in value:
         return bool(PHRASE.fullmatch(value))
     return is_password(value)
 
 
 def is_key(value: str) -> bool:
-    """Return whether a value that is called a key, a token or a secret looks like one."""
+    """Whether a value called a key, a token or a secret looks like one."""
     if len(value) < MIN_KEY or PLACEHOLDER.search(value) or " " in value:
         return False
     if ("." in value and VERSION.fullmatch(value)) or DIGEST.fullmatch(value):
@@ -115,21 +113,21 @@ def is_key(value: str) -> bool:
 
 
 def is_random_word(value: str) -> bool:
-    """Return whether small and capital letters and digits alternate more often than in any name."""
+    """Whether small and capital letters and digits alternate more often than in any name."""
     parts = PARTS.findall(value)
     alternates = any(map(str.isdigit, value)) or not value.islower()
     return alternates and len(value) >= MIN_PASSWORD and len(parts) * PART_LENGTH > sum(map(len, parts))
 
 
 LONG_WORD = 20
-"""Minimum length of a token that is recognized by its beginning."""
+"""Minimum length of a token recognized by its prefix."""
 
 DOTTED_I = "\u0130"
 """The only character whose lower case is longer than itself."""
 
 
 class Searched:
-    """A text, in lower case, and where it has anchors. Words that are long enough for a token are searched first."""
+    """A text with the places of anchors. Words long enough for a token are searched first."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -140,7 +138,7 @@ class Searched:
         self._places: dict[tuple[str, bool, bool], list[int]] = {}
 
     def places_of(self, anchor: str, *, any_case: bool, in_word: bool) -> list[int]:
-        """Return where an anchor of rules stands; nowhere unless a long word has it, if it must be `in_word`."""
+        """Return the places of an anchor. `in_word`: none unless a long word contains it."""
         key = anchor, any_case, in_word
         if key not in self._places:
             words = self._lowered_words if any_case else self._long_words
@@ -156,19 +154,19 @@ class Searched:
 
 
 compiled = cache(re.compile)
-"""Return a pattern, compiled when a text has one of its anchors: most texts have few."""
+"""Patterns are compiled when a text has one of their anchors; most texts have few."""
 
 WORD_STARTS, WORD_ENDS = "(?<![A-Za-z0-9])", "(?![A-Za-z0-9])"
 LONG = 200
-"""A longer value that is no secret is not searched."""
+"""The inside of a longer value that is not a secret is not searched."""
 
 
 class Rule(NamedTuple):
-    """A sort of secret.
+    """A kind of secret.
 
     `anchors`: texts, one of which must occur; in lower case if `any_case`. `pattern`: matches at an anchor; its group
-    `secret` is the secret. `min_entropy`: bits per character. `accepts`: judges the secret. `before`: how many
-    characters in front of the anchor the pattern begins. `in_word`: the secret is a long word, or in one.
+    `secret` is the secret. `min_entropy`: bits per character. `accepts`: judges the secret. `before`: number of
+    characters between the start of the pattern and the anchor. `in_word`: the secret is in a long word.
     """
 
     name: str
@@ -197,7 +195,7 @@ class Rule(NamedTuple):
 
 
 def prefixed(name: str, prefixes: str, body: str, min_entropy: float = 3.0) -> Rule:
-    """Return the rule for tokens of at least 20 characters that begin with one of the prefixes, separated by spaces."""
+    """Return the rule for tokens of at least 20 characters with one of the prefixes, which are separated by spaces."""
     starts = prefixes.split()
     either = "|".join(map(re.escape, starts))
     pattern = rf"{WORD_STARTS}(?P<secret>(?:{either}){body}){WORD_ENDS}"
@@ -205,11 +203,11 @@ def prefixed(name: str, prefixes: str, body: str, min_entropy: float = 3.0) -> R
 
 
 def labelled(name: str, anchors: str, pattern: str, accepts: Callable[[str], bool], min_entropy: float = 0.0) -> Rule:
-    """Return the rule for values behind a label. Anchors are separated by `|`."""
+    """Return the rule for values after a label. Anchors are separated by `|`."""
     return Rule(name, tuple(anchors.split("|")), pattern, re.IGNORECASE | re.VERBOSE, min_entropy, accepts)
 
 
-# Tokens that are recognized by how they begin.
+# Tokens recognized by their prefixes.
 
 KEY_BODY = r"""
     -----BEGIN\ [A-Z ]{0,30}PRIVATE\ KEY(?:\ BLOCK)?-----
@@ -321,7 +319,7 @@ TOKENS = (
         before=4,
     ),
     labelled("Telegram token", ":aa", r"(?<=\d{8}) (?P<secret>:AA[\w-]{32,34}) (?![\w-])", any_value, 3.0),
-    # Not in the middle of a word with `_`: it would be read to its end from each `eyJ`.
+    # Not inside a word with `_`: the word would be read to its end from each `eyJ`.
     Rule(
         "JSON web token",
         ("eyJ",),
@@ -385,7 +383,7 @@ BEFORE_TOKEN = (
 )
 HALVES = "|".join(f"(?<={word})" for word in BEFORE_TOKEN)
 TOKEN = rf"""(?<!public\ key\ )(?<!publickey) (?:(?<![a-z])|(?-i:(?<=[a-z])(?=[A-Z]))|{HALVES})(?:token|secret)"""
-"""A word of its own, or the second half of a known one: `jsonwebtoken` is a package."""
+"""A separate word, or the second half of a known one: `jsonwebtoken` is a package."""
 
 KEY_NAME = rf"""(?:{TOKEN}|credential|(?:{OF_SECRETS}|(?-i:(?<=[A-Z]_)(?<!PUBLIC_)(?=K)))key)"""
 
@@ -408,7 +406,7 @@ TAGGED = r"""(?P<secret>[^\s<>]{4,2048}+)</"""
 USER = r"""[^\s/:"'`<>]{0,100}+"""
 IN_URL = r"""(?!\d{1,5}[/?\#])
     (?P<secret>[^\s/@"'`<>]{0,300}+(?:@[^\s/?@"'`<>]{0,100}+){0,20})@(?!sha\d{3}:)(?=[\w\[$%{])"""
-"""It reaches to the last `@` before the host: not everybody escapes the ones in a password."""
+"""Reaches to the last `@` before the host: a password may contain unescaped ones."""
 
 IN_SPLIT_URL = r"""[\w+-]{0,60}+:(?!\d{1,5}[/?\#]|/)
     (?P<secret>(?=[^\s/?"'`<>]{0,300}+[/?])[^\s"'`<>]{1,300})@(?!sha\d{3}:)(?=[\w.-]{1,100}+(?:[:/?\s"'`,;)]|\Z))"""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # The front matter of a document: YAML between lines of `---`, TOML between lines of `+++`, or a JSON object.
 
 LINE = r"[^\r\n]*+(?:\r\n?|\n)"
-# YAML has a key, or only comments: a text may also begin with a rule, and have another one further down.
+# YAML has a key, or only comments: a text may also begin with a rule and contain another.
 KEY = rf"(?:[ \t]*(?:#{LINE}|(?:\r\n?|\n)))*[\w\"'$.{{][^\r\n:]*:(?![^\s])(?s:.*?)"
 YAML = re.compile(
     rf"\ufeff?---(?:[ \t]*ya?ml)?[ \t]*(?:\r\n?|\n)(?P<values>{KEY}|(?:#{LINE})+)"
@@ -41,7 +41,7 @@ JSON = re.compile(r"\ufeff?(?=\{\s*\")")
 AFTER_JSON = re.compile(r"[ \t]*(?:\r\n?|\n|\Z)")
 
 FIELD = re.compile(r"^(?=[^\s#-])", re.MULTILINE)
-# `title: One: two` is no YAML, but often written.
+# `title: One: two` is invalid YAML, but common.
 PAIR = re.compile(r"^(\w+):[ \t]+[\"']?([^\r\n]*?)[\"']?[ \t]*$", re.MULTILINE)
 
 SEPARATOR = re.compile(r",|\s(?=#)")
@@ -52,9 +52,9 @@ MAX_LENGTH = 16_000
 
 
 class FrontMatter(NamedTuple):
-    """A document's own title, tags and date.
+    """The title, tags and date in a document's front matter.
 
-    `end`: where its text begins, 0 without front matter. `date`: in ISO 8601.
+    `end`: where the text begins, 0 without front matter. `date`: in ISO 8601.
     """
 
     end: int = 0
@@ -64,14 +64,14 @@ class FrontMatter(NamedTuple):
 
 
 def front_matter_end(text: str) -> int:
-    """Return where the text after the front matter begins; 0: there is none."""
+    """Return the end of the front matter; 0 if there is none."""
     if found := YAML.match(text) or TOML.match(text):
         return found.end()
     return _json_above(text, found.end())[0] if (found := JSON.match(text)) else 0
 
 
 def read_front_matter(text: str) -> FrontMatter:
-    """Return the end of the front matter and its values. Values in an unknown form are left out."""
+    """Read the front matter. Values of an unknown form are ignored."""
     if found := YAML.match(text) or TOML.match(text):
         source = found["values"] if len(found["values"]) <= MAX_LENGTH else ""
         end, values = found.end(), (_yaml if found.re is YAML else _toml)(source)
@@ -84,7 +84,7 @@ def read_front_matter(text: str) -> FrontMatter:
 
 
 def _json_above(text: str, start: int) -> tuple[int, Mapping[str, object]]:
-    """Return where the JSON object above a text ends, and its values; 0 if it has no title, as other JSON."""
+    """Return the end and the values of a JSON object above a text; 0 if it has no title: it is not front matter."""
     try:
         values, end = json.JSONDecoder().raw_decode(text[: start + MAX_LENGTH], start)
     except (ValueError, RecursionError):
@@ -96,14 +96,14 @@ def _json_above(text: str, start: int) -> tuple[int, Mapping[str, object]]:
 
 def _yaml(source: str) -> Mapping[str, object]:
     try:
-        values = yaml.load(source, yaml.BaseLoader)  # noqa: S506  builds nothing but texts, lists and mappings of them
+        values = yaml.load(source, yaml.BaseLoader)  # noqa: S506  builds only strings, lists and mappings
     except (yaml.YAMLError, ValueError, RecursionError):
         return _pairs(source)
     return values if isinstance(values, dict) else {}
 
 
 def _pairs(source: str) -> dict[str, object]:
-    """Return the fields of YAML that cannot be read as a whole, each read alone, or else as it is written."""
+    """Return the fields of invalid YAML, each parsed alone, or else as it is written."""
     values: dict[str, object] = {}
     for part in FIELD.split(source.replace("\r\n", "\n").replace("\r", "\n")):
         try:
@@ -122,27 +122,27 @@ def _toml(source: str) -> Mapping[str, object]:
 
 
 def _text(value: object) -> str:
-    """Return a value on one line; nothing for values that are no text."""
+    """Return a value on one line; empty unless it is a scalar."""
     text = " ".join(str(value).split()) if isinstance(value, str | int | float | date) else ""
     return "" if text in NOTHING else text
 
 
 def _tags_in(values: Mapping[str, object]) -> object:
-    """Return the tags: Zola has them among its taxonomies, and Obsidian also has a single `tag`."""
+    """Return the tags: Zola keeps them in `taxonomies`, and Obsidian also has a single `tag`."""
     taxonomies = values.get("taxonomies")
     inner = taxonomies.get("tags") if isinstance(taxonomies, dict) else None
     return values.get("tags") or inner or values.get("tag")
 
 
 def _tags(value: object) -> tuple[str, ...]:
-    """Return the tags of a list, or of a text with commas or `#`, without the `#` that some programs write."""
+    """Return the tags of a list, or of a text with commas or `#`, without the `#`."""
     each = value if isinstance(value, list) else SEPARATOR.split(_text(value).strip("[]"))
     each = [tag.get("label") if isinstance(tag, dict) else tag for tag in each]
     return tuple(dict.fromkeys(filter(None, (_text(tag).strip("\"'").lstrip("#").strip() for tag in each))))
 
 
 def _date(value: object) -> str | None:
-    """Return a date or time in ISO 8601; without a time zone it is in UTC."""
+    """Return a date or time in ISO 8601, in UTC unless it has a time zone."""
     try:
         moment = datetime.fromisoformat(re.sub(r"\s+(?=[+-]\d)", "", _text(value)))
     except ValueError:
@@ -156,7 +156,7 @@ _start = attrgetter("start")
 MAX_HEADING = 200
 
 DEEPEST_LIST, DEEPEST_QUOTE = 100, 20
-"""Levels: a list in a list is two levels deeper, a quote in a quote one. Each quote reads its lines again."""
+"""Nesting levels: two per list, one per quote. Each quote parses its lines again."""
 
 BOM = "\ufeff"
 
@@ -165,19 +165,19 @@ LINE_END = re.compile(r"\r\n?|\n")
 INVISIBLE = re.compile(
     r"(?>(?:\s++|<!--(?>(?:[^-]++|-(?!->))*)-->|<a\b[^<>]*+>\s*+</a\s*+>|<a\b[^<>]*+(?<=/)>)+)", re.IGNORECASE
 )
-"""Only HTML comments and anchors, which are invisible in the rendered document."""
+"""HTML comments and anchors, which are invisible when rendered."""
 
 
 ATTRIBUTE = r"(?:-|[#.][^\s{}]+|[\w-]+=(?:\"[^\"{}]*\"|'[^'{}]*'|[^\s\"'{}]+))"
 ATTRIBUTES = re.compile(
     rf"(?<=[^\s\\])(?:\s*\{{:?\s*{ATTRIBUTE}(?:\s+{ATTRIBUTE})*\s*\}}|\s*\{{/\*[^{{}}]*\*/\}}|\s*<!--(?:(?!-->).)*-->)+\s*\Z"
 )
-"""Attributes behind headings that documentation tools read and do not show: `{#id .class}`, `{: #id}`, `{-}`, `{/* id
-*/}`. Comments are removed as well."""
+"""Attributes after headings that documentation tools do not show: `{#id .class}`, `{: #id}`, `{-}`, `{/* id */}`.
+Comments are removed as well."""
 
 
 class Section(NamedTuple):
-    """A heading and the text up to the next heading of any level; level 0 is the text before the first heading.
+    """A heading and the text up to the next heading of any level; level 0: the text before the first heading.
 
     Comments and anchors directly above a heading belong to it: alone they would be a meaningless chunk.
 
@@ -196,7 +196,7 @@ class Section(NamedTuple):
 
 
 class Heading(NamedTuple):
-    """The lines of a heading and of the comments directly above it, its depth 1-6, and its text with its marks."""
+    """The range of a heading with the comments directly above it, its depth 1-6, and its text with its marks."""
 
     start: int
     end: int
@@ -245,7 +245,7 @@ class Structure:
     def path(self, start: int, end: int) -> tuple[str, ...]:
         """Return the headings that enclose the whole range.
 
-        A bare heading that only introduces the next one is part of that one's path, so it does not shorten the result.
+        A bare heading that introduces the next one is in that one's path, so it does not shorten the result.
         """
         touched = self.sections[self.section_at(start) : bisect_left(self.sections, end, key=_start)]
         following = zip_longest(touched, touched[1:])
@@ -256,7 +256,7 @@ class Structure:
 
 @dataclass(slots=True)
 class _Blocks:
-    """The blocks found so far, by kind. `invisible_from`: the start of the comments and anchors that came last."""
+    """The blocks found so far, by kind. `invisible_from`: the start of the comments and anchors just before."""
 
     headings: list[Heading] = field(default_factory=list)
     fences: list[Span] = field(default_factory=list)
@@ -270,8 +270,7 @@ def read_structure(text: str) -> Structure:
     """Parse the blocks of a Markdown document, in time linear in its length.
 
     Headings are `#` to `######` outside lists and quotes. Underlined headings (`Title` above `---`) do not count: text
-    above a rule looks the same and would end up in heading paths. Front matter is no text, and belongs to a heading
-    that follows it.
+    above a rule looks the same and would end up in heading paths. Front matter belongs to a heading that follows it.
     """
     lines = _line_starts(text)
     above = front_matter_end(text)
@@ -284,7 +283,7 @@ def read_structure(text: str) -> Structure:
 
 
 def title_of(text: str) -> str:
-    """Return the title of a document as plain text: that of its front matter, or its first heading, or nothing."""
+    """Return the title of a document as plain text: from its front matter, or its first heading, or empty."""
     title = read_front_matter(text).title
     return title or next(headings(text), "")
 
@@ -296,12 +295,12 @@ def headings(text: str) -> Iterator[str]:
 
 
 def without_attributes(heading: str) -> str:
-    """Return the text of a heading without the attributes behind it."""
+    """Remove the attributes after a heading."""
     return heading if len(heading) > MAX_HEADING else ATTRIBUTES.sub("", heading)
 
 
 def plain(line: str) -> str:
-    """Return a line of Markdown as it is read: without marks, link targets and HTML tags."""
+    """Return a line of Markdown as plain text: without marks, link targets and HTML tags."""
     (inline,) = _inline_parser().parseInline(line.strip())
     return "".join(token.content for token in inline.children or () if token.type != "html_inline").strip()
 
@@ -365,7 +364,7 @@ def _sections(text: str, headings: Sequence[Heading]) -> list[Section]:
 
 
 def _line_starts(text: str) -> list[int]:
-    """Return the offset of each line, as CommonMark counts lines, and the end of the text after them."""
+    """Return the offset of each line, by CommonMark's definition of lines, and the end of the text."""
     starts = [0, *(match.end() for match in LINE_END.finditer(text))]
     return starts if starts[-1] == len(text) else [*starts, len(text)]
 
@@ -379,7 +378,7 @@ def _parsed(parser: "MarkdownIt", text: str) -> Iterable["Token"]:
 def block_parser(*, inner: bool = False) -> "MarkdownIt":
     """Return a parser without inline text and link references: thousands of references take quadratic time.
 
-    `inner`: it recognizes fences at any indentation and inside HTML.
+    `inner`: recognizes fences at any indentation and inside HTML.
     """
     from markdown_it import MarkdownIt  # noqa: PLC0415  takes 0.1 s and is only needed for storing documents
 
@@ -388,9 +387,9 @@ def block_parser(*, inner: bool = False) -> "MarkdownIt":
 
 
 def nesting_deeply(parser: "MarkdownIt") -> "MarkdownIt":
-    """Make the parser read the whole document, however deeply its lists and quotes are nested.
+    """Make the parser read the whole document, however deeply lists and quotes are nested.
 
-    markdown-it skips the rest of the document at its limit. Here, deeper marks of lists and quotes are text.
+    markdown-it skips the rest of the document at its limit. Here, deeper list and quote marks are text.
     """
     from markdown_it.rules_block import blockquote, list_block, paragraph  # noqa: PLC0415  as above
 
@@ -413,7 +412,7 @@ def _inline_parser() -> "MarkdownIt":
 
 
 def _compiled(parser: "MarkdownIt") -> "MarkdownIt":
-    """Return the parser after using it once, so that threads never share it while its rules are being compiled."""
+    """Use the parser once, so that threads never share it while it compiles its rules."""
     parser.parse("#")
     return parser
 

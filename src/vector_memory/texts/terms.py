@@ -1,11 +1,11 @@
 """Splits text into the terms of the keyword index.
 
-Equal words are written equally first (`folding`). FTS5's `unicode61` splits the text into words, and its `porter` stems
-them. Added are whole identifiers, which `unicode61` splits, with the parts of camel-case names; what identifiers are
-also called: a version without its "v", the ends of a path or URL, the first characters of a hash, a hexadecimal number
-without its "0x"; days, in any usual notation; names with signs, as C++; German words with "ae" for "ä"; emoji; and, for
-scripts without spaces between words, each character and each pair of neighbouring characters. Words in Cyrillic letters
-are stemmed as Russian (Snowball).
+Spellings are unified first (`folded`). FTS5's `unicode61` splits the text into words, and its `porter` stems them.
+Extra terms are: whole identifiers, which `unicode61` splits, and the parts of camel-case names; other names of
+identifiers: a version without its "v", the ends of a path or URL, the first characters of a hash, a hexadecimal number
+without its "0x"; days in any usual notation; names with signs, such as C++; German words with "ae" for "ä"; emoji; and,
+for scripts without spaces between words, each character and each pair of neighbours. Cyrillic words are stemmed as
+Russian (Snowball).
 """
 
 import re
@@ -21,8 +21,8 @@ import apsw
 from vector_memory.domain import Chunk
 
 RULES = 3
-"""The number of the rules by which terms are made, and texts cut into units. Blocks of words carry it; those that carry
-an earlier one are indexed again (`KeywordIndex.index_again`). Count it up whenever the terms of a text change."""
+"""The version of the rules for terms and units. Blocks with an earlier version are indexed again
+(`KeywordIndex.index_again`). Raise it whenever the terms of a text change."""
 
 STOP_WORDS = frozenset(
     """
@@ -35,7 +35,7 @@ STOP_WORDS = frozenset(
     """.split()  # noqa: SIM905 - a hundred lines shorter
 )
 
-# Most words are not joined to another one, and are skipped at once: the patterns take most of the time of indexing.
+# Words that are not joined to another are skipped at once: these patterns take most of the time of indexing.
 JOINED = re.compile(
     r"\#\d+"  # of an issue: #42
     r"|\b(?![A-Za-z]++[ \n,])(?:"
@@ -44,30 +44,30 @@ JOINED = re.compile(
     r")"
 )
 HYPHENATED = re.compile(r"(?!.*\d-\d)[^\W_]+(?:-[^\W_]+)+")
-"""What is also written as one word: on-prem, ABC-1234, but not 2026-10-05."""
+"""A compound also written as one word: on-prem, ABC-1234, but not 2026-10-05."""
 PARTS_OF_PATHS = re.compile(r"[/:@#]+")
 PARTS_OF_NAMES = re.compile(r"[-./:@#]+")
 CAMEL_CASE = re.compile(r"\b(?![A-Z]?[a-z]++\b)\w*?(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z]{2})\w*+")
 CAMEL_JOINT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
 VERSION = re.compile(r"\d+(?:\.\d+)+")
 LONG_VERSION = re.compile(r"\bv?\d+(?:\.\d+){2,}", re.IGNORECASE)
-"""A version or an address whose single numbers say nothing; 3.11 may stand for 3.11.7."""
+"""A version or an address whose single numbers mean nothing; 3.11 may stand for 3.11.7."""
 MOST_STEPS = 8
-"""Steps of a path that its ends are made of."""
+"""Maximum number of steps of a path in its ends."""
 SHORT_HASH = 7
-"""Characters of a hash that are enough to ask for it, as in git."""
+"""Characters of a hash that identify it, as in git."""
 HASH = re.compile(r"\b(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,64}\b", re.ASCII | re.IGNORECASE)
 IN_CAPITALS = re.compile(r"\b(?=[A-F]*[0-9])[0-9A-F]{4,64}\b", re.ASCII)
-"""A hash, or a part of a UUID, in capitals: no camel-case name, although capitals follow digits."""
+"""A hash or a part of a UUID in capitals: not a camel-case name, although capitals follow digits."""
 HEXADECIMAL = re.compile(r"\b0x([0-9a-f]{4,16})\b", re.ASCII | re.IGNORECASE)
 LONG_NUMBER = re.compile(r"\s*([0-9]{8,64})\s*")
-"""The first characters of a hash may all be digits: one in 43 if they are eight."""
+"""The first characters of a hash may all be digits: with eight, in one of 43."""
 DIGITS_MARKED = bytes(ord("x") if byte in b"0123456789abcdefABCDEF" else ord(" ") for byte in range(256))
-"""Translates hexadecimal digits to "x". Few texts have seven in a row, and looking for hashes takes much longer."""
+"""Translates hexadecimal digits to "x". Few texts have seven in a row, and searching for hashes takes much longer."""
 
 THOUSANDS = re.compile(r"\d,\d{3}")
 GROUPED = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?![\w,])", re.ASCII)
-"""A number with separators of thousands: 25,000 is 25000, and has no 000."""
+"""A number with thousands separators: 25,000 is 25000 and does not contain 000."""
 
 MONTHS = {name: number for names in (month_name, month_abbr) for number, name in enumerate(names) if name}
 MONTHS |= {"Sept": 9, "Januar": 1, "Februar": 2, "M\u00e4rz": 3, "Marz": 3, "Mai": 5, "Juni": 6, "Juli": 7}
@@ -91,14 +91,14 @@ SIGNS_OF_DAYS = (
         r"|(?:st|nd|rd|th|\.)?[ ]+(?:of[ ]+)?[JFMASOND][a-z\u00e4]{2})"
     ),
 )
-"""What a text must contain to be searched for days: to look for one of these takes much less time."""
+"""A text without any of these contains no days; checking takes much less time than searching for days."""
 
 LANGUAGE = re.compile(r"\b[A-Za-z](?:\+\+|\#)(?![A-Za-z_])")
-"""C++, C#: their letter alone is the name of another language."""
+"""C++, C#: the letter alone is another language."""
 WITH_SIGN = re.compile(r"\b[A-Za-z]{1,2}&[A-Za-z]{1,2}\b|(?<![\w.])\.NET\b")
-"""R&D, AT&T, .NET: their letters alone say little."""
+"""R&D, AT&T, .NET: the letters alone mean little."""
 SIGNED = ((LANGUAGE, ("++", "#")), (WITH_SIGN, ("&", ".NET")), (HEXADECIMAL, ("0x", "0X")))
-"""Patterns, and what a text must contain to be searched for them: to look for these takes much less time."""
+"""Patterns, each with texts one of which it requires; checking those first takes much less time."""
 
 UMLAUTS = str.maketrans(
     {"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "Ø": "Oe", "Å": "Aa"}
@@ -123,16 +123,16 @@ UNSPACED = re.compile(
 )
 
 CYRILLIC = re.compile("[\u0400-\u04ff]{4,}")
-"""A word that may have an ending: shorter ones are often abbreviations."""
+"""A word that may have an ending; shorter ones are often abbreviations."""
 
-_CATEGORIES = ("remove_diacritics", "0", "categories", "L* M* N* Co")  # marks that are left belong to the word
+_CATEGORIES = ("remove_diacritics", "0", "categories", "L* M* N* Co")  # remaining marks belong to the word
 _connection = apsw.Connection(":memory:")
 _words = _connection.fts5_tokenizer("unicode61", [*_CATEGORIES])
 _stems = _connection.fts5_tokenizer("porter", ["unicode61", *_CATEGORIES])
 
 
 def terms(text: str) -> list[str]:
-    """Return the terms of a text in no particular order. A term is repeated as often as it occurs."""
+    """Return the terms of a text, in no particular order, each as often as it occurs."""
     plain = ungrouped(text if text.isascii() else folded(text))
     compounds, others = _names(plain)
     words = [_spaced(plain), *compounds, *_with_e(text)]
@@ -142,8 +142,8 @@ def terms(text: str) -> list[str]:
 def query_terms(text: str) -> list[str]:
     """Return the terms to search for, without duplicates, and without stop words unless the text has nothing else.
 
-    There is no query syntax: every part of the text is either a term or ignored. A query that is only a number may
-    also be the beginning of a hash. A day is one term, and not the numbers that it is written with.
+    There is no query syntax: every part of the text is a term or ignored. A query that is only a number may also be the
+    beginning of a hash. A day is one term, without its numbers.
     """
     plain = ungrouped(text if text.isascii() else folded(text))
     days = dict.fromkeys(asked_days(plain))
@@ -153,7 +153,7 @@ def query_terms(text: str) -> list[str]:
     without_versions = IN_CAPITALS.sub(lambda found: found[0].lower(), LONG_VERSION.sub(" ", plain))
     words = _tokens(_words, " ".join([_spaced(without_versions), *compounds, *_with_e(text)]))
     hashes = list(_short_hashes(plain))
-    # The stem of a short hash is another word: 3f2a9 of 3f2a9ed.
+    # Stemming would change a short hash: 3f2a9ed becomes 3f2a9.
     wanted = [word for word in words if word not in STOP_WORDS and word not in hashes]
     others = [*names, *hashes, *_unspaced(plain), *days]
     if number := LONG_NUMBER.fullmatch(plain):
@@ -162,30 +162,30 @@ def query_terms(text: str) -> list[str]:
 
 
 def ungrouped(text: str) -> str:
-    """Return a text whose numbers have no separators of thousands."""
+    """Remove thousands separators from numbers."""
     return GROUPED.sub(lambda found: found[0].replace(",", ""), text) if THOUSANDS.search(text) else text
 
 
 def days_in(text: str) -> Iterator[str]:
-    """Yield terms for the days that a text names: 2026-03-14 and --03-14, or without a year --03-14 and ~03-14."""
+    """Yield terms for the days in a text: 2026-03-14 and --03-14, or without a year --03-14 and ~03-14."""
     for date, of_year in _days(text):
         yield from (date, f"--{of_year}") if date else (f"--{of_year}", f"~{of_year}")
 
 
 def asked_days(text: str) -> Iterator[str]:
-    """Yield terms for the days of a question. Those of a year are also found where a text names none."""
+    """Yield terms for the days of a question. A day with a year also finds texts that name no year."""
     for date, of_year in _days(text):
         yield from (date, f"~{of_year}") if date else (f"--{of_year}",)
 
 
 def _days(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each day that a text names, empty without a year, and the day of the year."""
+    """Yield each day in a text as a date, empty without a year, and as month and day."""
     for found in DATE.finditer(text) if any(sign.search(text) for sign in SIGNS_OF_DAYS) else ():
         yield from _day_of(found)
 
 
 def without_days(text: str) -> str:
-    """Return a text without the days that it names."""
+    """Remove the days from a text."""
     return DATE.sub(lambda found: " " if [*_day_of(found)] else found[0], text)
 
 
@@ -198,12 +198,12 @@ def _day_of(found: re.Match[str]) -> Iterator[tuple[str, str]]:
 
 
 def stems_of(words: Sequence[str]) -> list[str]:
-    """Return the term of each of these words, which consist of ASCII letters."""
+    """Return the stem of each word; words consist of ASCII letters."""
     return _tokens(_stems, " ".join(words))
 
 
 def named_by(term: str) -> str:
-    """Return one term for all that name the same.
+    """Return one term for all terms that name the same thing.
 
     These are a day with and without its year, a hash and its beginning, a version with and without its "v", a number
     with and without its "0x", and a word with and without the "e" of an umlaut.
@@ -232,11 +232,11 @@ def _tokens(tokenizer: apsw.FTS5Tokenizer, text: str) -> list[str]:
 def _russian_stem(word: str) -> str:
     from snowballstemmer import stemmer  # noqa: PLC0415 - takes longer than all else here, and few texts need it
 
-    return str(stemmer("russian").stemWord(word))  # a new one, because it keeps the word on which it works
+    return str(stemmer("russian").stemWord(word))  # a new one: a stemmer keeps the current word
 
 
 def _spaced(text: str) -> str:
-    """Return the text with the parts of camel-case names added, and without what has terms of its own."""
+    """Add the parts of camel-case names, and remove what has separate terms."""
     parts = [CAMEL_JOINT.sub(" ", name) for name in CAMEL_CASE.findall(text)]
     if "++" in text or "#" in text:
         text = LANGUAGE.sub(" ", text)
@@ -244,7 +244,7 @@ def _spaced(text: str) -> str:
 
 
 def _names(text: str) -> tuple[list[str], list[str]]:
-    """Return the names with hyphens as one word each, and the terms of all other names that words do not give."""
+    """Return hyphenated names as single words, and the terms of all other names that are not words."""
     compounds, others = [], []
     for name in _wholes(text):
         if "-" in name and HYPHENATED.fullmatch(_without_marks(name)):
@@ -260,7 +260,7 @@ def _names(text: str) -> tuple[list[str], list[str]]:
 
 
 def _wholes(text: str) -> Iterator[str]:
-    """Yield each whole identifier and those inside it: for `a/b_c.py`, itself, `b_c.py` and `b_c`."""
+    """Yield each whole identifier and the identifiers inside it: for `a/b_c.py`, itself, `b_c.py` and `b_c`."""
     for found in JOINED.finditer(_without_marks(text)):
         name = text[slice(*found.span())].casefold().strip("_")
         parts = [name, *PARTS_OF_PATHS.split(name), *PARTS_OF_NAMES.split(name)]
@@ -277,7 +277,7 @@ def _without_marks(text: str) -> str:
 
 
 def _with_e(text: str) -> Iterator[str]:
-    """Yield the words with umlauts as they are written without them: Mueller for Müller."""
+    """Yield words with umlauts in their spelling without: Mueller for Müller."""
     if not text.isascii() and UMLAUT.search(text):
         for word in WORD.findall(unicodedata.normalize("NFC", text)):
             if UMLAUT.search(word):
@@ -303,23 +303,23 @@ def _unspaced(text: str) -> Iterator[str]:
         yield from map("".join, pairwise(run))
 
 
-# Writes equal words equally, before a text is split into terms. What is stored stays as it is.
+# Unifies spellings before a text is split into terms. The stored text is not changed.
 
 
 NON_ASCII = re.compile(r"[^\x00-\x7f]+")
-"""Parts of a text can be folded alone: of marks after an ASCII letter, only those are kept that never join it."""
+"""Such parts can be folded alone: folding keeps only marks that never combine with an ASCII letter before them."""
 
 LONGEST_KEPT = 32
-"""Characters. Words occur again and are worth keeping; sentences without spaces hardly do."""
+"""Characters. Words recur and are worth caching; sentences without spaces hardly do."""
 
 SYMBOLS = re.compile(
     "[\u00bc-\u00be\u2116\u2120-\u2122\u2150-\u215f\u2189\u2460-\u24ff\u3200-\u33ff"
     "\U0001f100-\U0001f1e5\U0001f200-\U0001f2ff]+"
 )
-"""Signs that stand for words or numbers of their own, which do not join their neighbours: №, ™, ½, ①, ㎏, ㈱."""
+"""Signs for separate words or numbers, which do not join their neighbours: №, ™, ½, ①, ㎏, ㈱."""
 
 OWN_LETTERS = re.compile("[\u0418\u0423\u0438\u0443]\u0306|[\u0406\u0456]\u0308")
-"""Cyrillic letters that nobody replaces by the one without a mark: й, ў and ї. People do replace ё."""
+"""Cyrillic letters that are never written without their mark: й, ў and ї. People do omit the mark of ё."""
 
 LETTERS = str.maketrans(
     {
@@ -331,20 +331,20 @@ LETTERS = str.maketrans(
         "\u2010": "-", "\u2011": "-", "\u2012": "-", "\u2013": "-", "\u2212": "-", "\u02bc": "'",
     }
 )  # fmt: skip
-"""What has no decomposition, and is also written as on the right."""
+"""Characters without a decomposition, and their other spelling."""
 
 UNSEEN = frozenset("\u034f\u0640\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f")
-"""Joiners, fillers and selectors that are not in the category of format characters, and the Arabic kashida."""
+"""Joiners, fillers and selectors outside the category of format characters, and the Arabic kashida."""
 
 OVERLAY = 1
 FIRST_POINT, LAST_POINT = 10, 36
 FIRST_ACCENT = 200
-"""Combining classes, of Hebrew, Arabic and Syriac points, and of marks above and below. The classes of vowel signs,
-viramas, nuktas, tones and voicing marks are others."""
+"""Combining classes of Hebrew, Arabic and Syriac points, and of marks above and below. Vowel signs, viramas, nuktas,
+tones and voicing marks have other classes."""
 
 
 def folded(text: str) -> str:
-    """Return a text with equal words written equally; their case is kept."""
+    """Unify the spellings of words; case is kept."""
     return NON_ASCII.sub(_folded_part, text)
 
 
@@ -366,7 +366,7 @@ _folded_word = lru_cache(maxsize=1 << 14)(_folded)
 
 @cache
 def _folded_character(character: str) -> str | None:
-    """Return what a character is replaced by; None: it is kept."""
+    """Return a character's replacement; None: it is kept."""
     if ord(character) in LETTERS:
         return str(LETTERS[ord(character)])
     combining = unicodedata.combining(character)
@@ -377,7 +377,7 @@ def _folded_character(character: str) -> str | None:
 
 
 def _is_unseen(character: str) -> bool:
-    """Return whether a character only changes how others look: skin tones and the frame of a keycap as well."""
+    """Whether a character only changes the look of others, such as skin tones and keycap frames."""
     return (
         character in UNSEEN
         or unicodedata.category(character) in ("Cf", "Me")
@@ -388,33 +388,33 @@ def _is_unseen(character: str) -> bool:
 
 
 def with_letters_for_marks(text: str) -> str:
-    """Return a folded text, of equal length, with a letter for each mark: patterns count no marks to words."""
+    """Replace each mark of a folded text by a letter: patterns do not count marks as parts of words."""
     marks = {ord(character): "x" for character in set(text) if is_mark(character)}
     return text.translate(marks) if marks else text
 
 
 @cache
 def is_mark(character: str) -> bool:
-    """Return whether a character belongs to the one before it."""
+    """Whether a character is a combining mark."""
     return unicodedata.category(character).startswith("M")
 
 
-# By which words a unit is found: those of its text, of the headings above it, and of its memory's title.
+# The searchable words of a unit: those of its text, the headings above it, and its memory's title.
 
 
 def searchable_texts(title: str | None, content: str, chunks: Sequence[Chunk], *, chunked: bool) -> list[str]:
-    """Return a memory's searchable texts: one for each chunk, or one for a memory of a kind that is not chunked."""
+    """Return a memory's searchable texts: one for each chunk, or one for a memory that is not chunked."""
     if not chunked:
         return [searchable_text(title, (), content)]
     return [searchable_text(title, chunk.headings, chunk.text) for chunk in chunks]
 
 
 def searchable_text(title: str | None, headings: Sequence[str], text: str) -> str:
-    """Return the text whose words are those of a unit. A title that is also a heading counts once."""
+    """Return the searchable text of a unit. A title that is also a heading counts once."""
     return "\n".join([*names_above(title, headings), text])
 
 
 def names_above(title: str | None, headings: Sequence[str]) -> list[str]:
-    """Return the title and the headings, which have marks (`## Section`), without repetitions."""
+    """Return the title and the headings without their marks (`##`) and without repetitions."""
     names = [title or "", *(heading.lstrip("#") for heading in headings)]
     return [name for name in dict.fromkeys(name.strip() for name in names) if name]

@@ -24,14 +24,14 @@ BYTES_PER_TOKEN = 4
 # A model reads a very long word (a hash, a blob) as one unknown token, but it costs the reader many tokens.
 MAX_BYTES_PER_TOKEN = 16
 
-# Up to 4,096 characters, if possible up to a space between two words: every tokenizer starts a token there, so the
-# counts add up exactly. Only a word longer than that is cut elsewhere, which changes its count by about 0.1 %.
+# Up to 4,096 characters, if possible up to a space between words: every tokenizer starts a token there, so the counts
+# add up exactly. Only a longer word is cut elsewhere, which changes its count by about 0.1 %.
 SLICE = re.compile(r"(?s:.{1,4096})(?:\Z|(?<=\S)(?= \S))|(?s:.{1,4096})")
 
 # The characters that every tokenizer treats as spaces. Some tokenizers remove other Unicode spaces.
 SPACES = re.compile(r"[ \t\r\n]+")
 
-# Encoded data, such as an image in a document. No language has such words, and a tokenizer is slow to take them apart.
+# Encoded data, such as an image in a document. No language has such words, and tokenizers are slow to split them.
 DATA = re.compile(r"[A-Za-z0-9+/_=-]{128,}+")
 
 CHARACTERS_OF_DATA, TOKENS_OF_DATA = 4, 3
@@ -43,7 +43,7 @@ MAX_CACHED_WORDS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class TokenCounter:
-    """Counts the tokens of a text. `name` says how: `cl100k_base`, `model` or `estimate`."""
+    """Counts the tokens of a text. `name`: the method, `cl100k_base`, `model` or `estimate`."""
 
     name: str
     count: Callable[[str], int]
@@ -54,9 +54,9 @@ class TokenCounter:
 
 
 class WordPieceCounter:
-    """Counts an embedding model's WordPiece tokens, word by word: they never cross a space, so counts can be cached.
+    """Counts an embedding model's WordPiece tokens word by word: they never cross a space, so counts are cached.
 
-    `token_spans(text)` returns the spans of the tokens, sorted by their starts. Safe to use from several threads.
+    Thread-safe. `token_spans(text)` returns the spans of the tokens, sorted by their starts.
     """
 
     def __init__(self, token_spans: Callable[[str], Sequence[Span]]) -> None:
