@@ -1,4 +1,4 @@
-"""What an engine must know about a model besides its weights: prefixes, input size, and when to trust it."""
+"""What an engine must know about a model besides its weights: prefixes, input size, and calibration."""
 
 import math
 import re
@@ -13,25 +13,25 @@ from vector_memory.domain.user_files import read_file
 from vector_memory.errors import EmbeddingUnavailableError
 
 INSTEAD_OF_TOKENS = 0.1
-"""A late score is by so much higher than the cosine, in the middle: the estimate where tokens were not compared."""
+"""The mean difference between late score and cosine: the estimate where tokens were not compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """From which evidence on a text answers a question, or is at least related to it.
+    """The evidence at which a text probably answers a question, or is at least related to it.
 
-    The evidence is the cosine of its best passage, with `late` the share of it that the late score has instead, and
-    `words` times the share of the question's words that it has, weighted by their rarity. Nothing depends on the other
-    texts of the scope. `strong`: the evidence from which on a text probably answers; with less than `related`, hardly
-    any does; None: a low cosine says nothing. `by_words`: the share of the words that is enough without any other
-    evidence. `weight`: the share of its weight in a score that the cosine has, as much as the model can read of the
-    question; 0: only words are compared. docs/lab/retrieval.md says how the figures were found.
+    The evidence is the cosine of the best passage, of which the late score replaces the share `late`, plus `words`
+    times the share of the question's words that the text has, weighted by rarity. It does not depend on other texts.
+    `strong`: from this evidence on, a text probably answers; below `related`, hardly any does; None: a low cosine says
+    nothing. `by_words`: the share of the words that is enough alone. `weight`: factor of the cosine's weight in a
+    score, by how much of the question the model can read; 0: only words are compared. docs/lab/retrieval.md explains
+    the constants.
 
-    `answers`: what the evidence of the best passage, and `farthest` times the nearness of the question's farthest
-    words, must reach together (`search.gate`); None: it is not known.
+    `answers`: what the evidence of the best passage plus `farthest` times the nearness of the question's farthest words
+    must reach (`search.gate`); None: unknown.
 
-    Two texts are on the same subject from the evidence `same_subject` on (`search.same_subject`); None: cosines do not
-    tell. `shared_words`, `change`: what common words, and words of change in the newer one, add to their cosine.
+    `same_subject`: from this evidence on, two texts are on the same subject (`writing.links`); None: cosines do not
+    tell. `shared_words`, `change`: what common words, and words of change in the newer text, add to their cosine.
     """
 
     strong: float
@@ -47,38 +47,38 @@ class Calibration:
     change: float = 0.0
 
     def level(self, cosine: float, covered: float = 0.0, late: float | None = None) -> MatchLevel:
-        """Return how well a text matches. `covered`: its share of the words. `late`: None: not compared."""
+        """Return a text's match level. `covered`: its share of the words. `late`: None: not compared."""
         evidence = self.evidence(cosine, late) + self.words * covered
         if covered >= self.by_words or evidence >= self.strong:
             return "strong"
         return "related" if self.related is None or evidence >= self.related else "weak"
 
     def evidence(self, cosine: float, late: float | None) -> float:
-        """Return the evidence of a text without its words."""
+        """Return a text's evidence without its words."""
         return (1 - self.late) * cosine + self.late * (cosine + INSTEAD_OF_TOKENS if late is None else late)
 
     def are_strong(self, cosine: Any, covered: Any) -> Any:
-        """Return for each of several texts, whose tokens were not compared, whether its level is `strong`."""
+        """Return for each text whether its level is `strong`; tokens were not compared."""
         evidence = cosine + self.late * INSTEAD_OF_TOKENS + self.words * covered
         return (covered >= self.by_words) | (evidence >= self.strong)
 
     @property
     def tells_weak(self) -> bool:
-        """Whether cosines say that a text is unrelated: they do not in languages that the model does not know."""
+        """Whether low cosines mean that a text is unrelated: not in languages that the model does not know."""
         return self.related is not None
 
 
 UNKNOWN = Calibration(strong=0.42, words=0.84)
-"""For models without figures of their own: to be strong, a match needs few of the words or a low cosine."""
+"""For models without a calibration: a strong match needs few of the words or a low cosine."""
 
 MOST_WORDS = 0.35
-"""The share of a question's words that is enough if the model does not know its language."""
+"""The share of a question's words that is enough in a language that the model does not know."""
 
 FOREIGN = Calibration(strong=math.inf, by_words=MOST_WORDS)
-"""For questions in a language that the model does not know, although it knows the letters."""
+"""For questions in a language that the model does not know, in letters that it knows."""
 
 UNREADABLE = replace(FOREIGN, weight=0.0)
-"""For questions that the model cannot read at all: their vectors say nothing, so only their words are compared."""
+"""For questions that the model cannot read: their vectors mean nothing, so only words are compared."""
 
 
 DESCRIPTION_FILE = "vector-memory.json"
@@ -88,35 +88,34 @@ MAX_PREFIX = 1_000
 MAX_TOKENS = 8_192
 LATIN = ("LATIN",)
 LONGEST_TOKEN = 64
-"""Letters. No vocabulary has a longer word, so that only shorter ones are remembered."""
+"""Letters. No vocabulary has a longer word, so only shorter ones are cached."""
 WORD = re.compile(r"\b[^\W\d_][^\W\d_A-Z]*\b")
-"""A word of a sentence, and not an identifier: `What`, but neither `busy_timeout` nor `OAuth2` nor `JWT`."""
+"""A word, not an identifier: `What`, but not `busy_timeout`, `OAuth2` or `JWT`."""
 
 SHORT = 3
-"""Letters. Nearly every short word is in a vocabulary: `de`, `la` and `der` are in an English model's."""
+"""Letters. Nearly every shorter word is in any vocabulary: `de`, `la` and `der` are in an English model's."""
 
 LAST_ENGLISH = "z"
 FOREIGN_WEIGHT = 0.5
-"""Of the cosine's weight. With all, short English notes come before one that has a Polish question verbatim."""
+"""Factor of the cosine's weight. Without it, short English notes rank above one that has a Polish question verbatim."""
 
 LEAST_READABLE = 0.5
-"""Of the letters of a question. Of one that is read in less than half, hardly anything is left to compare."""
+"""The share of a question's letters that the model must read; with less, hardly anything is left to compare."""
 
 FEWEST_WORDS = 2
-"""Of a question whose language can be recognized. A single word in several pieces may be a name, or a rare word."""
+"""Number of words that show a question's language. A single word in several pieces may be a name or a rare word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """A model. `pooling`: a text's vector is the mean of the states of its tokens, or that of the first one (cls).
+    """A model. `pooling`: a text's vector is the mean of the states of its tokens, or the state of the first one (cls).
 
-    The prefixes are put before each text. `tokens`: how many of a text are read at most, `passage_tokens`: how many a
-    passage should have; both without the two special ones. `languages`: codes, for people. `scripts`: those whose
-    letters it knows, as Unicode names them; none: all. `whole_words`: the least share of a question's words that are
-    one token each, if it knows their language; 0: not considered. `short_words`: the words of up to three letters that
-    may count among these; none: any. `late_interaction`: comparing the states of single tokens improves the order of
-    its results. `confidence`: None if it was not measured. `foreign`: the same for questions in a language that it
-    does not know; None: only their words count.
+    The prefixes are put before each text. `tokens`: the maximum number of tokens read, `passage_tokens`: the length of
+    a passage; both without the two special tokens. `languages`: codes, for people. `scripts`: Unicode names of the
+    scripts it knows; none: all. `whole_words`: the minimum share of a question's words that are single tokens in a
+    language it knows; 0: not considered. `short_words`: the words of up to three letters that may count among these;
+    none: any. `late_interaction`: comparing the states of single tokens improves the ranking. `confidence`: None if not
+    measured. `foreign`: the same for questions in a language it does not know; None: only their words count.
     """
 
     name: str
@@ -148,22 +147,22 @@ class Description:
                 raise ValueError(f"the figures of {name} must be finite")
 
     def calibration_for(self, question: str, count_tokens: Callable[[str], int]) -> Calibration:
-        """Return when an answer is close: to a question in another language than the model's, cosines say less.
+        """Return the calibration for a question: in a language that the model does not know, cosines mean less.
 
-        `count_tokens`: of a word.
+        `count_tokens`: counts a word's tokens.
         """
         readable = self._known_letters(question)
         if readable < LEAST_READABLE:
             return UNREADABLE
         known = self._knows_words(question, count_tokens)
         figures = (self.confidence or UNKNOWN) if known else (self.foreign or FOREIGN)
-        # Without a letter that English does not have, the unknown words may be names.
+        # In English letters only, the unknown words may be names.
         is_foreign = not known and any(letter > LAST_ENGLISH for letter in question if self._is_read(letter))
         weight = readable * (FOREIGN_WEIGHT if is_foreign else 1)
         return figures if weight == 1 else replace(figures, weight=weight)
 
     def _known_letters(self, text: str) -> float:
-        """Return the share of the letters that are of a script which the model knows; 1 if there are no letters."""
+        """Return the share of the letters in scripts that the model knows; 1 without letters."""
         if text.isascii() and "LATIN" in self.scripts:
             return 1.0
         letters = [character for character in text if character.isalpha()] if self.scripts else []
@@ -171,11 +170,11 @@ class Description:
         return known / len(letters) if letters else 1.0
 
     def _is_read(self, letter: str) -> bool:
-        """Return whether a letter is of a script that the model knows."""
+        """Whether a letter is in a script that the model knows."""
         return letter.isalpha() and unicodedata.name(letter, "").startswith(self.scripts)
 
     def _knows_words(self, text: str, count_tokens: Callable[[str], int]) -> bool:
-        """Return whether enough words are in the model's vocabulary; it cuts those of other languages into pieces."""
+        """Whether enough words are in the model's vocabulary; words of other languages are cut into pieces."""
         words = WORD.findall(unicodedata.normalize("NFC", text)) if self.whole_words else []
 
         def is_known(word: str) -> bool:
@@ -183,15 +182,12 @@ class Description:
                 return word.lower() in self.short_words
             return len(word) <= LONGEST_TOKEN and count_tokens(word) == 1
 
-        # In doubt, with one known word more: one of two words may be a name.
+        # Counts one extra known word: one of two words may be a name.
         return len(words) < FEWEST_WORDS or 1 + sum(map(is_known, words)) >= self.whole_words * (1 + len(words))
 
 
 def read_description(folder: Path) -> Description:
-    """Return the description that a model's folder contains.
-
-    Raises EmbeddingUnavailableError if there is none, or it is not valid.
-    """
+    """Read the description in a model's folder. Raises EmbeddingUnavailableError if it is missing or invalid."""
     file = folder / DESCRIPTION_FILE
     if not file.is_file():
         raise EmbeddingUnavailableError(

@@ -18,9 +18,9 @@ LENGTH_TOLERANCE = 0.01
 
 
 class Encoded(NamedTuple):
-    """Texts as they are stored. `vectors`: as `Embedder.embed` returns them.
+    """Encoded texts, ready to be stored. `vectors`: as `Embedder.embed` returns them.
 
-    `states`: for each text the states of its tokens (`token_states.packed`); None: the model has none worth comparing.
+    `states`: for each text the states of its tokens (`token_states.packed`); None: the model has no useful ones.
     """
 
     vectors: Vectors
@@ -28,7 +28,7 @@ class Encoded(NamedTuple):
 
 
 class EncodedQuestion(NamedTuple):
-    """A question as it is compared: a unit vector, and the states of its tokens, if any (`token_states`)."""
+    """A question, ready to be compared: a unit vector, and the states of its tokens, if any (`token_states`)."""
 
     vector: Vectors
     states: States | None = None
@@ -37,14 +37,14 @@ class EncodedQuestion(NamedTuple):
 class Embedder(ABC):
     """Turns texts into unit vectors. Implementations are thread-safe.
 
-    The methods that are not abstract are those of models that read questions as they read texts, without token states.
+    The methods that are not abstract suit models without token states that read questions like texts.
     """
 
     fingerprint: Fingerprint
-    """What the vectors of this engine are comparable with."""
+    """Identifies comparable vectors."""
 
     tokens_per_vector: int
-    """Maximum number of tokens that one vector should represent, without special tokens."""
+    """Maximum number of tokens for one vector, without special tokens."""
 
     has_states = False
     """Whether it returns the states of tokens."""
@@ -62,7 +62,7 @@ class Embedder(ABC):
 
     @abstractmethod
     def calibration_for(self, question: str) -> Calibration:
-        """Return how near the best passage must be to be on the topic of this question."""
+        """Return when a text is close to this question."""
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Return the vectors that `embed` returns, and the states of the texts' tokens."""
@@ -76,7 +76,7 @@ class Embedder(ABC):
 def require_unit_length(vectors: Vectors) -> Vectors:
     """Return the vectors, shape (texts, dimensions).
 
-    Raises EmbeddingUnavailableError if one is not of length 1: the cosine of any other would be wrong.
+    Raises EmbeddingUnavailableError if one does not have length 1: its cosines would be wrong.
     """
     if (np.abs(np.einsum("ij,ij->i", vectors, vectors) - 1) < LENGTH_TOLERANCE).all():
         return vectors

@@ -1,4 +1,4 @@
-"""The models that need no description of their own."""
+"""The models that need no description file."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,10 +27,10 @@ SEARCHING = "Represent this sentence for searching relevant passages: "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownModel:
-    """A model and where its files come from. `package`: has them in a folder of the model's name.
+    """A model and the origin of its files. `package`: contains them in a folder with the model's name.
 
-    `repository`: of the Hugging Face hub; `revision`: the one of its official files. `bias_file`: comes with this
-    package; see `language_bias`.
+    `repository`: on the Hugging Face hub; `revision`: that of the official files. `bias_file`: in this package; see
+    `LanguageBias`.
     """
 
     description: Description
@@ -138,5 +138,5 @@ KNOWN = {each.description.name: each for each in (MINILM, E5_SMALL, BGE_SMALL, G
 
 
 def by_name(name: str) -> KnownModel | None:
-    """Return a model by its name or that of its repository; None: it is not known."""
+    """Return a known model by its name or its repository's; None if there is none."""
     return KNOWN.get(name) or next((each for each in KNOWN.values() if each.repository == name), None)

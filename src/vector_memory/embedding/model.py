@@ -1,4 +1,4 @@
-"""The model as the rest of the program uses it: loaded in the background or at first use, unloaded when idle."""
+"""The embedding model: loaded in the background or at first use, unloaded when idle."""
 
 import ctypes
 import logging
@@ -32,16 +32,15 @@ if TYPE_CHECKING:
 
 TOY_MODEL = "toy"
 KNOWN_WORDS = 4_096
-"""Words of questions whose numbers of tokens are remembered."""
+"""Number of words of questions whose token counts are cached."""
 
 CACHED_QUERIES = 1_000
 REMEMBERED_TEXTS = 2_048
-"""The passages of 45 reports of 5,000 tokens. With vectors of 384 numbers they take 4 MB, and
-the states of their tokens as much again."""
+"""The passages of 45 reports of 5,000 tokens. Their vectors of 384 numbers take 4 MB, their token states as much."""
 TURN_SECONDS = 60.0
-"""How long texts wait for others. After that, the engine seems to hang on one of them, and all others continue."""
+"""How long texts wait for others. After that, the engine seems to hang on one, and the others continue."""
 NICENESS = 5
-"""While processors are scarce, a thread of this niceness gets a third of the time that another gets."""
+"""While processors are scarce, a thread with this niceness gets a third of the time of others."""
 LOAD_ATTEMPTS = 2
 LOAD_RETRY_SECONDS = 30.0
 
@@ -85,20 +84,20 @@ def _load_engine(name: str, folder: Path | None, dimensions: int) -> Embedder:
 
 Key = tuple[Fingerprint, str]
 Kept = tuple[Vectors, bytes | None]
-"""What is remembered of a text: its vector, and the states of its tokens or None."""
+"""A text's vector, and the states of its tokens or None."""
 
 
 class LatestTexts:
-    """The latest texts as they are stored, so that an edited document is not embedded as a whole again; thread-safe."""
+    """Caches the latest encoded texts, so that edited documents are not embedded again as a whole; thread-safe."""
 
     def __init__(self, limit: int = REMEMBERED_TEXTS) -> None:
-        """`limit`: how many texts are remembered; the one not asked for the longest is forgotten first."""
+        """`limit`: number of texts; the one least recently used is dropped first."""
         self._limit = limit
         self._kept: OrderedDict[Key, Kept] = OrderedDict()
         self._lock = threading.Lock()
 
     def encode(self, texts: Sequence[str], engine: Embedder, *, with_states: bool = True) -> Encoded:
-        """Return what the engine returns for these texts; it reads those not remembered (or `with_states`), once."""
+        """Encode texts; the engine encodes only those not cached (or cached without states, if `with_states`), once."""
         # The model's files may be replaced while it is unloaded.
         keys = [(engine.fingerprint, text) for text in texts]
         kept = self._recall(keys, with_states=with_states and engine.has_states)
@@ -106,7 +105,7 @@ class LatestTexts:
         if missing:
             computed = engine.encode(list(missing.values()))
             states: Sequence[bytes | None] = computed.states or [None] * len(missing)
-            # Copies, because a row would keep the vectors of its whole call in memory.
+            # Copies, because a row would keep its whole array in memory.
             for key, vector, packed in zip(missing, computed.vectors, states, strict=True):
                 kept[key] = vector.copy(), packed
         self.remember(kept)
@@ -120,7 +119,7 @@ class LatestTexts:
         return {key: kept for key, kept in found.items() if kept[1] is not None or not with_states}
 
     def remember(self, texts: Mapping[Key, Kept]) -> None:
-        """Remember what engines have returned for texts."""
+        """Cache encoded texts."""
         with self._lock:
             for key, kept in texts.items():
                 self._kept[key] = kept
@@ -132,8 +131,8 @@ class LatestTexts:
 class EmbeddingModel:
     """An Embedder that loads its engine at first use, or earlier on request; thread-safe.
 
-    Callers wait while the engine loads. If it cannot be loaded, every use raises the same EmbeddingUnavailableError
-    at once. After 30 s the next use tries again, so that a new model is noticed. If it fails on a text, that use raises
+    Callers wait while the engine loads. If loading fails, every use raises the same EmbeddingUnavailableError at once;
+    after 30 s the next use tries again, so that a new model is noticed. If the engine fails on a text, that use raises
     EmbeddingFailedError.
     """
 
@@ -142,7 +141,7 @@ class EmbeddingModel:
     ) -> None:
         """`load` returns an engine or raises; `clock` returns seconds.
 
-        `queries_first`: texts are embedded at a lower priority than everything else, for a server with many callers.
+        `queries_first`: embed texts at a lower priority than everything else, for a server with many callers.
         """
         self._load = load
         self._queries_first = queries_first
@@ -161,7 +160,7 @@ class EmbeddingModel:
         self._cached_query = lru_cache(CACHED_QUERIES)(self._encode_query)
 
     def start_loading(self) -> None:
-        """Start loading in the background and return at once. The next use raises the error if loading fails."""
+        """Start loading in the background. If loading fails, the next use raises the error."""
         self._loads_in_background = True
         with self._starting:
             if not self._loader.is_alive():
@@ -176,8 +175,7 @@ class EmbeddingModel:
     def wait_for_loading(self, seconds: float) -> bool:
         """Wait at most this long for an engine that loads in the background; False: it is still loading.
 
-        If `start_loading` was not called, as in a command, this returns True at once: the next use loads the engine
-        and waits for it.
+        If `start_loading` was not called, as in a command, return True at once: the next use loads the engine.
         """
         if self._engine is None and self._loads_in_background:
             self.start_loading()
@@ -192,18 +190,18 @@ class EmbeddingModel:
 
     @property
     def failure(self) -> EmbeddingUnavailableError | None:
-        """Why the last attempt to load failed; None if there was none, or the engine is loaded."""
+        """The error of the last attempt to load; None if there was none, or the engine is loaded."""
         return self._failure
 
     @property
     def fingerprint(self) -> Fingerprint:
-        """What the vectors of the engine are comparable with."""
+        """Identifies comparable vectors."""
         with self._loaded() as engine:
             return engine.fingerprint
 
     @property
     def tokens_per_vector(self) -> int:
-        """Maximum number of tokens that one vector should represent."""
+        """Maximum number of tokens for one vector."""
         with self._loaded() as engine:
             return engine.tokens_per_vector
 
@@ -223,9 +221,10 @@ class EmbeddingModel:
         return self.encode(texts).vectors
 
     def encode(self, texts: Sequence[str], *, with_states: bool = True) -> Encoded:
-        """Return the vectors of texts and the states of their tokens. The last 2,048 texts are remembered.
+        """Return the vectors of texts and the states of their tokens. The last 2,048 texts are cached.
 
-        One call at a time: an engine uses several processors for it, and two would only take them from queries.
+        Only one call runs at a time: an engine uses several processors, and two calls would only take them from
+        queries.
         """
         is_turn = self._turn.acquire(timeout=TURN_SECONDS)
         try:
@@ -240,21 +239,21 @@ class EmbeddingModel:
                 self._turn.release()
 
     def encode_query(self, text: str) -> EncodedQuestion:
-        """Return the vector of a query, and the states of its tokens, read-only. The last 1,000 queries are cached.
+        """Return the vector of a query and the states of its tokens, read-only. The last 1,000 queries are cached.
 
         A query never waits for texts that are being embedded.
         """
         return self._cached_query(text, self.fingerprint)
 
     def calibration_for(self, question: str) -> Calibration:
-        """Return how near the best passage must be to be on the topic of this question."""
+        """Return when a text is close to this question."""
         with self._loaded() as engine:
             return engine.calibration_for(question)
 
     def _encode_query(self, text: str, _fingerprint: Fingerprint) -> EncodedQuestion:
         with self._loaded() as engine:
             vector, states = engine.encode_query(text)
-        # Copies, because a view would keep what it is a part of in memory.
+        # Copies, because a view would keep its whole array in memory.
         encoded = EncodedQuestion(vector.copy(), None if states is None else states.copy())
         for array in encoded:
             if array is not None:
@@ -267,7 +266,7 @@ class EmbeddingModel:
 
     @contextmanager
     def _loaded(self) -> Iterator[Embedder]:
-        """Yield the engine. Runtimes raise any kind of exception: as EmbeddingFailedError."""
+        """Yield the engine. Turns exceptions of runtimes, which may be of any kind, into EmbeddingFailedError."""
         self._used_at = self._clock()
         engine = self._engine  # it may be unloaded at any moment
         if engine is None:
@@ -300,14 +299,14 @@ class EmbeddingModel:
 
 
 def lower_priority() -> None:
-    """Lower the priority of this thread. Elsewhere than on Linux, this would slow the whole process down."""
+    """Lower the priority of this thread; only on Linux, because elsewhere it would slow the whole process down."""
     if sys.platform == "linux":
         with suppress(OSError):
             os.nice(NICENESS)
 
 
 def return_freed_memory() -> None:
-    """Make glibc return freed memory to the system; it would otherwise keep it. Other C libraries need no call."""
+    """Make glibc return freed memory to the system. Other C libraries need no call."""
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -1,4 +1,4 @@
-"""A folder with the files of a model. It is data: nothing in it is run, and sizes are checked before it is read."""
+"""A folder with the files of a model. Nothing in it is executed, and sizes are checked before reading."""
 
 import hashlib
 import json
@@ -15,10 +15,10 @@ from vector_memory.storage.disk.drafts import Rules, draft_of
 
 MODEL_FILE = "model.onnx"
 HUB_FILE = "onnx/model.onnx"
-"""Where the repositories of the Hugging Face hub have it."""
+"""Its place in repositories of the Hugging Face hub."""
 
 DATA_FILES = ("model.safetensors", "model.onnx.data", "model.onnx_data")
-"""Files beside the model's that its weights may be in."""
+"""Files next to the model that may contain its weights."""
 
 TOKENIZER_FILE = "tokenizer.json"
 BIAS_FILE = "language-bias.npy"
@@ -29,7 +29,7 @@ DIGEST_LENGTH = 12
 
 @dataclass(frozen=True, slots=True)
 class Official:
-    """Files that are accepted, with their SHA-256. `vectors` and `precision`: what their vectors are stored with."""
+    """Accepted files with their SHA-256. `vectors` and `precision`: parts of the fingerprint of their vectors."""
 
     sha256: Mapping[str, str]
     vectors: str
@@ -38,10 +38,10 @@ class Official:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFolder:
-    """A model on this machine. `source`: where it is, for the user. `remedy`: what to do about a wrong file.
+    """A model on this machine. `source`: its place, for the user. `remedy`: what to do about a wrong file.
 
-    `known`: the official files, for each name that the model's file may have; of other names, any file is accepted.
-    `bias_file`: what is taken out of its vectors (see `language_bias`), in the folder or elsewhere; None: nothing.
+    `known`: the official files, for each name of the model's file; with other names, any file is accepted.
+    `bias_file`: see `LanguageBias`; in the folder or elsewhere; None: there is none.
     """
 
     description: Description
@@ -58,12 +58,12 @@ class ModelFolder:
 
     @property
     def model_file(self) -> str:
-        """The name of the file with the model, which need not exist."""
+        """The name of the model's file, which need not exist."""
         return next(filter(self._has, (MODEL_FILE, HUB_FILE)), MODEL_FILE)
 
     @property
     def official(self) -> Official | None:
-        """The only files that are accepted; None: any are."""
+        """The only accepted files; None: any."""
         return next((each for each in self.known if self.model_file in each.sha256), None)
 
     @property
@@ -85,7 +85,7 @@ class ModelFolder:
     def verify(self, *names: str, again: bool = True) -> dict[str, str]:
         """Return the SHA-256 of files. Raises EmbeddingUnavailableError if one is too large or not the official one.
 
-        Not `again`: of files that have not changed, as it was computed before.
+        Without `again`, hashes of unchanged files come from a cache.
         """
         return {name: self._verified(name, digest_of if again else remembered_digest) for name in names}
 
@@ -102,13 +102,13 @@ class ModelFolder:
         return found
 
     def unusable(self, name: str, problem: str) -> EmbeddingUnavailableError:
-        """Return the error for a file of the model. `problem`: what is wrong with it, as the end of a sentence."""
+        """Return the error for a file of the model. `problem`: the end of a sentence."""
         return EmbeddingUnavailableError(f"{name} in {self.source} {problem}. {self.remedy}")
 
     def identity(self, digests: Mapping[str, str]) -> str:
-        """Return the name that vectors are stored with: another one if anything differs that they depend on.
+        """Return the name of the model in fingerprints; it differs if anything differs that vectors depend on.
 
-        `digests`: of the files, as `verify` returns them.
+        `digests`: as `verify` returns them.
         """
         if self.official and self.official.sha256 == digests:
             return self.official.vectors
@@ -125,10 +125,10 @@ def digest_of(file: Path) -> str:
 
 
 def remembered_digest(file: Path) -> str:
-    """Return the SHA-256 of a file, which is computed again when its path, size, times or inode have changed.
+    """Return the SHA-256 of a file, cached until its path, size, times or inode change.
 
-    Programs that copy or unpack may restore the time of a file's content, but not that of its status. The hash is kept
-    in the user's folder, if there is one, together with the hash of all of these; what is damaged, is computed again.
+    Programs that copy or unpack may restore a file's modification time, but not its status change time. The cache is a
+    file in the user's folder, if there is one, with a hash over all of these; a damaged one is replaced.
     """
     from vector_memory.settings import state_folder  # noqa: PLC0415 - imports pydantic
 

@@ -1,12 +1,12 @@
-"""The engine of all models of the BERT family: a tokenizer, and ONNX Runtime over their weights, on the CPU.
+"""The engine for models of the BERT family: a tokenizer, and ONNX Runtime on the CPU.
 
-Weights that are in a file beside the model are mapped into memory. A text's vector is the mean of the last hidden
-states, or the first of them, divided by max(its length, 1e-12), as in sentence-transformers. If the model has a file
-for it, its language is then taken out (see `language_bias`).
+Weights in a separate file are mapped into memory. A text's vector is the mean of the last hidden states, or the first
+of them, divided by max(its length, 1e-12), as in sentence-transformers. If the model has a file for it, its language is
+then removed (see `LanguageBias`).
 
-Only texts with the same number of tokens share a call, so nothing is padded or masked. This is fastest on a CPU, and
-every number is computed in the same order whatever else is in the call: a text always has the same vector, bit for bit.
-Each call has one thread, and several run at once: threads that share a call wait for each other at every operator.
+Only texts with the same number of tokens share a call, so nothing is padded or masked. This is fastest on a CPU, and a
+text always has the same vector, bit for bit, whatever else is in the call. Each call has one thread, and several run at
+once: threads that share a call wait for each other at every operator.
 """
 
 import itertools
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
 SPECIAL_TOKENS = 2
 UNKNOWN_TOKENS = ("[UNK]", "<unk>")
 UNUSUAL = "\u13a6 \U00010380"
-"""Letters that hardly any vocabulary has: a tokenizer without a token for such letters fails on them."""
+"""Letters that hardly any vocabulary has: a tokenizer without an unknown token fails on them."""
 
 WORD = re.compile(r"[^ \t\r\n]+")
 LONGEST_KNOWN, MOST_KNOWN = 64, 32_768
-"""Words of up to so many characters, and so many of them, whose tokens are remembered: about 8 MB."""
+"""Maximum length and number of words whose tokens are cached: about 8 MB."""
 
 Tokens = NDArray[np.int64]
 
 
 class ModelTokenizer:
-    """The tokenizer of a model. Its methods raise EmbeddingUnavailableError if it fails on a text."""
+    """A model's tokenizer. Its methods raise EmbeddingUnavailableError if it fails on a text."""
 
     def __init__(self, model: ModelFolder) -> None:
         """Read the model's file. Raises EmbeddingUnavailableError if it cannot be used."""
@@ -61,7 +61,7 @@ class ModelTokenizer:
             self._tokenizer = Tokenizer.from_file(str(model.file(TOKENIZER_FILE)))
         except Exception as error:  # the library raises nothing more specific
             raise model.unusable(TOKENIZER_FILE, "is not a tokenizer's file") from error
-        self._tokenizer.no_truncation()  # the file may configure truncation and padding, as to 128 tokens
+        self._tokenizer.no_truncation()  # the file may configure truncation and padding
         self._tokenizer.no_padding()
         self._reads_words_alone = isinstance(self._tokenizer.pre_tokenizer, BertPreTokenizer)
         self._known: dict[str, Sequence[Span]] = {}
@@ -71,7 +71,7 @@ class ModelTokenizer:
             raise model.unusable(TOKENIZER_FILE, "must put one token before a text and one after it")
 
     def token(self, number: int) -> str | None:
-        """Return the text of a token, as the vocabulary has it; None: there is no such token."""
+        """Return the text of a token in the vocabulary; None if there is no such token."""
         return self._tokenizer.id_to_token(number)
 
     def tokens(self, text: str, longest: int) -> Tokens:
@@ -111,7 +111,7 @@ class ModelTokenizer:
         return list(itertools.starmap(Span, _encoding_of(self._tokenizer.encode_batch, text).offsets))
 
     def unknown_characters(self, text: str) -> int:
-        """Return how many characters the vocabulary has no token for, as those of a script that it does not know."""
+        """Count the characters without a token, such as those of an unknown script."""
         encoding = _encoding_of(self._tokenizer.encode_batch, text)
         unknown = [self._tokenizer.token_to_id(token) for token in UNKNOWN_TOKENS]
         spans = (span for token, span in zip(encoding.ids, encoding.offsets, strict=True) if token in unknown)
@@ -124,7 +124,7 @@ def _encoding_of(encode: Callable[..., list["Encoding"]], text: str) -> "Encodin
         return encode([text], add_special_tokens=False)[0]
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # what the library raises when it panics is not an Exception
+    except BaseException as error:  # a panic of the library is not an Exception
         raise EmbeddingUnavailableError(
             f"The model's {TOKENIZER_FILE} cannot read every text: download the model again."
         ) from error
@@ -140,9 +140,9 @@ ENGINE = "onnxruntime"
 
 
 class TextRole(NamedTuple):
-    """How texts are read: as questions, or as passages. `prefix`: put before each, with so many tokens.
+    """How texts are read: as questions or as passages. `prefix`: put before each text.
 
-    `mean`: the mean vector of such texts, if their language is to be taken out (see `language_bias`).
+    `mean`: the mean vector of such texts, if their language is to be removed (see `LanguageBias`).
     """
 
     prefix: str
@@ -154,7 +154,7 @@ class OnnxEngine(Embedder):
     """Computes the vectors of one model on the CPU; thread-safe."""
 
     def __init__(self, model: ModelFolder, calls: int | None = None) -> None:
-        """Load the model. `calls`: how many run at once; default: one per available CPU, at most four.
+        """Load the model. `calls`: number of parallel calls; default: one per available CPU, at most four.
 
         Raises EmbeddingUnavailableError if the files are not the official ones, or cannot be used.
         """
@@ -166,7 +166,7 @@ class OnnxEngine(Embedder):
             )  # 90 MB, while the rest loads
             digests = model.verify(TOKENIZER_FILE, *([BIAS_FILE] if model.bias_file else []))
             self._tokenizer = ModelTokenizer(model)
-            _import_runtime()  # now rather than in _open_session
+            _import_runtime()  # meanwhile
             digests |= verified.result()
         self._description = model.description
         self._session = _open_session(model)
@@ -191,12 +191,12 @@ class OnnxEngine(Embedder):
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return one unit vector per text, shape (len(texts), dimensions).
 
-        Only the model's number of tokens is read: 254 of all-MiniLM-L6-v2.
+        Only the model's maximum number of tokens is read: 254 for all-MiniLM-L6-v2.
         """
         return self._vectors(texts, self._passages)
 
     def encode(self, texts: Sequence[str]) -> Encoded:
-        """Return the same vectors, and the states of the tokens if the model's description says that they are good."""
+        """Return the same vectors, and the states of the tokens if the model's description enables them."""
         if not self.has_states:
             return Encoded(self.embed(texts))
         found = [b""] * len(texts)
@@ -207,7 +207,7 @@ class OnnxEngine(Embedder):
         return Encoded(self._vectors(texts, self._passages, keep), found)
 
     def encode_query(self, text: str) -> EncodedQuestion:
-        """Return the vector of a question, and the states of its tokens if the model's description says so."""
+        """Return the vector of a question, and the states of its tokens if the model's description enables them."""
         if not self.has_states:
             return EncodedQuestion(self._vectors([text], self._questions)[0])
         found: list[States] = []
@@ -223,7 +223,7 @@ class OnnxEngine(Embedder):
     def _vectors(
         self, texts: Sequence[str], reading: TextRole, keep: Callable[[int, States], None] | None = None
     ) -> Vectors:
-        """Return the unit vectors of texts. `keep`: gets the index of each text and the states of its content."""
+        """Return the unit vectors of texts. `keep`: called with the index of each text and its content's states."""
         tokens = [self._tokenizer.tokens(reading.prefix + text, self._description.tokens) for text in texts]
         vectors = np.empty((len(tokens), self.fingerprint.dimensions), np.float32)
         is_mean = self._description.pooling == "mean"
@@ -263,7 +263,7 @@ class OnnxEngine(Embedder):
         return self._bias.removed(_unit_vectors(vectors), reading.mean)
 
     def _measured_width(self) -> int:
-        """Return the length of the states."""
+        """Return the number of dimensions."""
         states = self._hidden(np.array([self._tokenizer.special], np.int64))
         if states.ndim != len(("texts", "tokens", "width")) or states.dtype != np.float32:
             raise EmbeddingUnavailableError(
@@ -283,12 +283,12 @@ def equal_length_groups(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _for_each(work: Callable[[list[int]], None], groups: Sequence[list[int]], threads: int) -> None:
-    """Work on every group, on several at once. A single group needs no other thread, as in a query."""
+    """Work on groups in parallel; a single group, as in a query, needs no other thread."""
     if len(groups) == 1 or threads == 1:
         for group in groups:
             work(group)
         return
-    # A pool for each use: starting threads takes 0.1 ms, and a kept one would not survive a fork.
+    # A new pool each time: starting threads takes 0.1 ms, and a pool would not survive a fork.
     with ThreadPoolExecutor(threads) as pool:
         for _ in pool.map(work, groups):
             pass
@@ -296,7 +296,7 @@ def _for_each(work: Callable[[list[int]], None], groups: Sequence[list[int]], th
 
 def _unit_vectors(vectors: Vectors) -> Vectors:
     """Return vectors, shape (..., width), with length 1."""
-    with np.errstate(all="ignore"):  # of damaged weights; the vectors are checked
+    with np.errstate(all="ignore"):  # weights may be damaged; vectors are checked later
         lengths = np.sqrt(np.sum(vectors * vectors, axis=-1, keepdims=True))
         unit: Vectors = vectors / np.maximum(lengths, SMALLEST_LENGTH)
     return unit
@@ -316,7 +316,7 @@ def _open_session(model: ModelFolder) -> "InferenceSession":
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
-    options.enable_mem_pattern = False  # it plans memory for shapes that repeat; these do not
+    options.enable_mem_pattern = False  # it only helps with repeated shapes
     try:
         return onnxruntime.InferenceSession(
             model.file(model.model_file),
@@ -332,21 +332,21 @@ def _available_cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-# Removes a text's language from a model's vectors, so that its meaning is left.
+# Removes a text's language from vectors, so that its meaning is left.
 #
 # A multilingual model puts texts of one language near each other, whatever they are about. The means of parallel texts
-# in several languages differ by their languages only: the directions between these means are left out of each vector
-# (Yang et al. 2021, arXiv:2109.04727). The mean of all is subtracted before, which spreads cosines that are all high.
+# in several languages differ only by language: the directions between these means are removed from each vector (Yang et
+# al. 2021, arXiv:2109.04727). Subtracting the overall mean first spreads cosines, which are all high.
 
 FEWEST_ROWS = 3
-"""Of the file: two means, and a direction."""
+"""Rows of the file: two means, and a direction."""
 
 
 @dataclass(frozen=True, slots=True)
 class LanguageBias:
     """The mean vectors of questions and of passages, shape (width,), and orthonormal directions, shape (n, width).
 
-    It is in a file of the model's folder, which scripts/make_language_bias.py writes: these rows as 16-bit floats.
+    A model's folder has them in a file, as rows of 16-bit floats; scripts/make_language_bias.py writes it.
     """
 
     query_mean: Vectors
@@ -354,7 +354,7 @@ class LanguageBias:
     directions: Vectors
 
     def removed(self, vectors: Vectors, mean: Vectors) -> Vectors:
-        """Return unit vectors, shape (..., width), without the mean and the directions; their lengths are not 1."""
+        """Remove the mean and the directions from unit vectors, shape (..., width); changes their lengths."""
         rest = vectors - mean
         return np.asarray(rest - (rest @ self.directions.T) @ self.directions, np.float32)
 
@@ -364,13 +364,13 @@ class LanguageBias:
 
 
 def read_bias(file: Path, width: int) -> LanguageBias:
-    """Read the file of a model whose vectors have `width` numbers.
+    """Read a bias file for vectors of `width` numbers.
 
-    Raises EmbeddingUnavailableError if it is damaged or of another model.
+    Raises EmbeddingUnavailableError if it is damaged or for another model.
     """
     try:
-        rows = np.lib.format.open_memmap(file, mode="r")  # takes no memory that the file does not have, no pickles
-    except Exception as error:  # of the header, numpy raises many kinds
+        rows = np.lib.format.open_memmap(file, mode="r")  # allocates no more than the file's size, and loads no pickles
+    except Exception as error:  # numpy raises many kinds for a damaged header
         raise EmbeddingUnavailableError(f"{file.name} is damaged: recreate it with this model.") from error
     if rows.dtype != np.float16 or rows.shape[1:] != (width,) or len(rows) < FEWEST_ROWS:
         raise EmbeddingUnavailableError(f"{file.name} does not fit the model: recreate it with this model.")

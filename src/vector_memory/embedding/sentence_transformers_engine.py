@@ -1,4 +1,4 @@
-"""The engine for all other models: sentence-transformers and torch, which are an optional extra."""
+"""The engine for all other models: sentence-transformers and torch, an optional extra."""
 
 import itertools
 import os
@@ -54,7 +54,7 @@ class SentenceTransformersEngine(Embedder):
         return require_unit_length(np.asarray(vectors, np.float32))
 
     def calibration_for(self, question: str) -> Calibration:  # noqa: ARG002 - the same for all
-        """Return when an answer is close."""
+        """Return when a text is close to a question."""
         return UNKNOWN
 
 

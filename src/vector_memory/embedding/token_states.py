@@ -1,8 +1,8 @@
-"""The states that a model computes for the tokens of a text, of which the text's vector is the mean.
+"""The states of a text's tokens, of which the text's vector is the mean.
 
-Comparing single tokens (late interaction: Khattab and Zaharia, 2020, arXiv:2004.12832) finds details that the mean has
-lost. Of a passage, each state is stored as the signs of its numbers, one bit for each; questions are not rounded. Only
-content counts, in both: tokens that are words, but not stop words.
+Comparing single tokens (late interaction: Khattab and Zaharia, 2020, arXiv:2004.12832) finds details that the mean
+loses. Passages store each state as the signs of its numbers, one bit each; questions are not rounded. Only content
+tokens count: words other than stop words.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,45 +19,45 @@ States = NDArray[np.float32]
 """One row per token, shape (tokens, dimensions)."""
 
 MAX_QUESTION_TOKENS = 32
-"""Tokens of a question that are compared, from the first one. Those of 1,000 questions, which are kept, take 50 MB."""
+"""Number of first tokens of a question that are compared. Those of 1,000 cached questions take 50 MB."""
 
 PIECE = "#▁Ġ"
-"""Characters by which vocabularies mark where words begin or continue."""
+"""Marks in vocabularies for the beginning or continuation of words."""
 
 SMALLEST_LENGTH = np.float32(1e-12)
 
 GRID = np.float32(2**19)
-"""Numbers of a question are multiples of 1 / GRID. So any sum of up to 1,024 of them is exact, and cosines are the same
-whatever they are computed together with."""
+"""Numbers of a question are multiples of 1 / GRID, so any sum of up to 1,024 of them is exact, and cosines do not
+depend on the batch."""
 
 SMALL_PRODUCT = 2**18
-"""Multiplications of a product that OpenBLAS does not split among threads, which wait for each other when the cores are
-busy. The tokens in such a product, unpacked, stay in the processor's cache."""
+"""Multiplications of a product that OpenBLAS does not split among threads, which would wait for each other on busy
+cores. The unpacked tokens of such a product stay in the processor's cache."""
 
 MOST_BYTES = 2**20
-"""Bytes of passages that are compared together. With the products of their tokens they take up to 5 MB."""
+"""Bytes of passages compared together. With the products of their tokens they take up to 5 MB."""
 
 
 class Content:
-    """Knows the tokens of a vocabulary that are content. `token_of`: returns the text of a token."""
+    """Recognizes content tokens of a vocabulary. `token_of`: returns the text of a token."""
 
     def __init__(self, token_of: Callable[[int], str | None]) -> None:
         self._is_content = cache(lambda number: is_content(token_of(number) or ""))
 
     def of(self, ids: NDArray[np.int64], states: States) -> States:
-        """Return the states of the tokens that are content, or of all if none is."""
+        """Return the states of content tokens; of all tokens if there are none."""
         kept = np.fromiter(map(self._is_content, ids.tolist()), np.bool_, len(ids))
         return states[kept] if kept.any() else states
 
 
 def is_content(token: str) -> bool:
-    """Return whether a token is a word or a part of one, but no stop word."""
+    """Whether a token is a word or a part of one, but not a stop word."""
     word = token.strip(PIECE)
     return any(map(str.isalnum, word)) and word.casefold() not in STOP_WORDS
 
 
 def of_question(states: States) -> States:
-    """Return the states of a question as they are compared: with length 1, on GRID, no more than are compared."""
+    """Prepare the states of a question: the first tokens, with length 1, on GRID."""
     first = states[:MAX_QUESTION_TOKENS]
     lengths = np.maximum(np.linalg.norm(first, axis=1, keepdims=True), SMALLEST_LENGTH)
     unit: States = np.rint(first / lengths * GRID) / GRID
@@ -65,21 +65,21 @@ def of_question(states: States) -> States:
 
 
 def packed(states: States) -> bytes:
-    """Return the signs of states, one bit for each number, each state from a byte's highest bit on."""
+    """Return the signs of states, one bit per number; each state starts at a byte's highest bit."""
     return np.packbits(states > 0, axis=1).tobytes()
 
 
 def bytes_per_state(dimensions: int) -> int:
-    """Return how many bytes the signs of a state take."""
+    """Return the size of a state's signs in bytes."""
     return (dimensions + 7) // 8
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A passage compared with a question token by token. `score`: its late score, which is the mean of `nearest`.
+    """A passage compared with a question token by token. `score`: the late score, the mean of `nearest`.
 
-    `nearest`: for each token of the question the highest cosine with one of the passage's, shape (tokens,). `length`:
-    how many of its tokens have states.
+    `nearest`: for each token of the question the highest cosine with a token of the passage, shape (tokens,). `length`:
+    number of tokens with states.
     """
 
     score: float
@@ -88,10 +88,10 @@ class Compared:
 
 
 def compare(question: States, units: Mapping[int, Sequence[bytes | None]]) -> dict[int, Compared]:
-    """Compare units, given the states of their passages, with a question; none if a passage's are not kept, or damaged.
+    """Compare units with a question, given the states of their passages; empty if states are missing or damaged.
 
     A unit has the best score of its passages. Cosines are estimated from the signs, as if the numbers of a state were
-    normally distributed. They are 0 for a passage without tokens.
+    normally distributed; 0 for a passage without tokens.
     """
     asked, dimensions = question.shape
     width = bytes_per_state(dimensions)
@@ -117,7 +117,7 @@ def compare(question: States, units: Mapping[int, Sequence[bytes | None]]) -> di
 
 
 def runs_of(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Yield runs of passages with these sizes that have at most MOST_BYTES together, or are one passage."""
+    """Yield runs of passages of these sizes with at most MOST_BYTES together, or a single passage."""
     first, total = 0, 0
     for place, size in enumerate(sizes.tolist()):
         if place > first and total + size > MOST_BYTES:

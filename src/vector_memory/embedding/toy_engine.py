@@ -47,7 +47,7 @@ class ToyEngine(Embedder):
         return vectors
 
     def calibration_for(self, question: str) -> Calibration:  # noqa: ARG002 - the same for all
-        """Return when an answer is close."""
+        """Return when a text is close to a question."""
         return UNKNOWN
 
     def _stems(self, text: str) -> Iterator[str]:
@@ -57,6 +57,6 @@ class ToyEngine(Embedder):
 
 
 def _dimension(stem: str, dimensions: int) -> tuple[int, int]:
-    """Return the dimension that a stem is hashed to, and its sign there."""
+    """Hash a stem to a dimension and a sign."""
     number = int.from_bytes(hashlib.blake2b(stem.encode(), digest_size=8).digest(), "little")
     return (number >> 1) % dimensions, 1 if number & 1 else -1

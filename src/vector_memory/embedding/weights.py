@@ -25,10 +25,10 @@ HOW_TO_INSTALL = {
 
 
 def find_model(name: str, configured: Path | None) -> ModelFolder | None:
-    """Return the files of a known model, or of one in a folder with a description; None: no such model is known.
+    """Return the files of a known model, or of a folder with a description; None: the model is unknown.
 
     `name` may also be the path of such a folder, beginning with `/`, `./`, `../` or `~`. Raises
-    EmbeddingUnavailableError if the model is known and its files are missing, or a description is not valid.
+    EmbeddingUnavailableError if the files of a known model are missing, or a description is invalid.
     """
     if name.startswith(("/", "./", "../", "~")):
         folder = Path(os.path.expanduser(name))  # noqa: PTH111 - without a home, Path's raises
@@ -42,7 +42,7 @@ def find_model(name: str, configured: Path | None) -> ModelFolder | None:
 
 
 def described(folder: Path, setting: str) -> ModelFolder:
-    """Return the model in a folder of the user's own. Raises EmbeddingUnavailableError if it is not whole."""
+    """Return the model in a user's folder. Raises EmbeddingUnavailableError if it is incomplete."""
     remedy = "It needs model.onnx, tokenizer.json and vector-memory.json."
     if not folder.is_dir():
         raise EmbeddingUnavailableError(f"{setting} names a folder that does not exist: {folder}.")
@@ -76,7 +76,7 @@ def how_to_install(model: KnownModel) -> str:
 
 
 def source_of(model: KnownModel) -> str | None:
-    """Return where a model's files are, for the user; None: it is not on this machine."""
+    """Return the place of a model's files, for the user; None: it is not on this machine."""
     return next((each.source for each in installed(model) if each.is_complete), None)
 
 
@@ -132,7 +132,7 @@ def _snapshots(repository: Path, pinned: str) -> Iterator[Path]:
 def hub_cache() -> Path | None:
     """Return the path of the Hugging Face cache, as the hub's client determines it; it need not exist.
 
-    None if it is in the home of a user who has none.
+    None if it would be in the home of a user without one.
     """
     get = os.environ.get
     named = get("HF_HUB_CACHE") or get("HUGGINGFACE_HUB_CACHE") or (f"{get('HF_HOME')}/hub" if get("HF_HOME") else "")
@@ -153,13 +153,13 @@ def download_file(name: str, *, again: bool) -> Path:
     """
     from huggingface_hub import hf_hub_download  # noqa: PLC0415 - only needed for one command
 
-    # It says each time that it tries again, with the whole address; what fails in the end is said in one sentence.
+    # It logs each retry with the whole address; the error message is enough.
     logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)
     return Path(hf_hub_download(MINILM.repository, name, revision=MINILM.revision, force_download=again))
 
 
 def download_encoding() -> None:
-    """Let tiktoken download its encoding into its own cache."""
+    """Make tiktoken download its encoding into its cache."""
     import tiktoken  # noqa: PLC0415 - only needed for one command
 
     tiktoken.get_encoding(ENCODING)
@@ -176,14 +176,14 @@ def download_model(
     missing encoding for token counts is only reported, because the server works without it.
     """
     if hub_cache() is None:
-        raise EmbeddingUnavailableError("There is no home folder to download the model to: name a folder in HF_HOME.")
+        raise EmbeddingUnavailableError("No home directory to download the model to: set HF_HOME to a folder.")
     for name in OF_HUB:
         say(f"{name} of {MINILM.repository}")
         path = _fetch_official(name, file)
     say(f"token encoding {ENCODING}")
     try:
         encoding()
-    except Exception as error:  # tiktoken passes on any exception of its transport
+    except Exception as error:  # tiktoken passes on all exceptions of its transport
         say(f"not downloaded ({type(error).__name__}): tokens will be counted with the model's tokenizer instead")
     return path.parent
 
