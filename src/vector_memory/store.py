@@ -65,12 +65,12 @@ Stream = IO[bytes]
 
 
 class SessionMemoryStore:
-    """An open memory. Safe to use from several threads; several processes may have the same memory open.
+    """An open memory. Thread-safe; several processes may have the same memory open.
 
     `address`: its file, created by the first store, or the URL of a PostgreSQL database. `export_folders`: where
     documents may be written; default: `exports` beside the file, or in the project's `memory`. `other_databases`: files
     that exports never replace. `embedder`, `model`: instead of the configured engine.
-    On failure every method raises a subclass of VectorMemoryError and has changed nothing.
+    A method that fails raises a subclass of VectorMemoryError and has changed nothing.
     """
 
     def __init__(
@@ -104,11 +104,11 @@ class SessionMemoryStore:
         self.intake = Intake(None if read_only else outbox_of_memory(address), self._writer)
 
     def limit(self, memories: int | None) -> None:
-        """Let this memory hold no more than this number of memories, also those of other processes; None: any."""
+        """Limit the number of memories, counting those of other processes; None: no limit."""
         self._room.most = memories
 
     def limited_to(self, names: Collection[str]) -> Self:
-        """Return a view of this store in which only these sessions exist. It shares everything; do not close it."""
+        """Return a view of this store limited to these sessions. It shares everything; do not close it."""
         view = copy(self)
         view._timer = self._timer.limited_to(names)  # noqa: SLF001 - our own copy
         view._assemble(cast("Storage", LimitedStorage(self._storage, names)))  # noqa: SLF001 - our own copy
@@ -116,7 +116,7 @@ class SessionMemoryStore:
         return view
 
     def uncounted(self) -> Self:
-        """Return a view of this store that counts no reads: for people. It shares everything; do not close it."""
+        """Return a view of this store that counts no reads, for people. It shares everything; do not close it."""
         view = copy(self)
         view._access = self._access.silent()  # noqa: SLF001 - our own copy
         view._assemble(self._storage)  # noqa: SLF001 - our own copy
@@ -153,7 +153,7 @@ class SessionMemoryStore:
         self.close()
 
     def start_background_work(self) -> None:
-        """Load the model, fill in missing vectors, as the settings ask for it, and erase what expires from now on."""
+        """Load the model and compute missing vectors, if the settings say so, and erase memories when they expire."""
         if self.settings.warm_start_embedding_model:
             self._model.start_loading()
         self.intake.delivery.start()
@@ -162,13 +162,13 @@ class SessionMemoryStore:
             self._background.start(first=begin, erase=self._deletion.erase_some_expired)
 
     def defer_vectors(self) -> None:
-        """From now on, return from storing as soon as the text is safe; its vectors follow in the background."""
+        """From now on, storing returns as soon as the text is safe; vectors follow in the background."""
         if not self._storage.read_only:
             self._background.start(defers=True)
 
     @property
     def is_file(self) -> bool:
-        """Whether this memory is in a file, which can be copied."""
+        """Whether this memory is a file."""
         return isinstance(self._address, Path)
 
     @property
@@ -177,11 +177,11 @@ class SessionMemoryStore:
         return self.intake.delivery.is_busy or self._background.is_busy
 
     def unload_idle(self) -> None:
-        """Give the model's memory back if it was not used for as long as the settings say; the next use loads it."""
+        """Unload the model if it has been idle for the configured time; the next use loads it."""
         self._model.unload_if_idle(self.settings.embedding_idle_seconds)
 
     def close(self) -> None:
-        """Close the file. A write that is under way is finished first; repeated calls do nothing."""
+        """Close the memory after the current write; repeated calls do nothing."""
         self.intake.delivery.stop()
         self._background.stop()
         self._access.close()
@@ -199,14 +199,14 @@ class SessionMemoryStore:
         """Store a memory of any kind. Knowledge needs a `title`, all other kinds a `session_id`.
 
         `on_progress(done, total)` counts passages. `captured`: by a hook or an import, not by an agent; the setting
-        `redact` tells them apart. Raises DuplicateMemoryError, NotFoundError, ValidationError.
+        `redact` distinguishes them. Raises DuplicateMemoryError, NotFoundError, ValidationError.
         """
         return self._writer.store(NewMemory.of(memory_type, content, **fields), on_progress, captured=captured)
 
     def search_scoped(
         self, scope: Scope, page: Page = PAGE, *, latest_first: bool = True
     ) -> models.SearchMemoriesResult:
-        """Return whole memories of a scope, newest (or oldest) first."""
+        """List whole memories of a scope, newest (or oldest) first."""
         return self._search.scoped(self._scope(scope), Page.checked(page), latest_first=latest_first)
 
     def search_memories(
@@ -218,7 +218,7 @@ class SessionMemoryStore:
     def search_chunks(
         self, query: Queries, scope: Scope, page: Page = PAGE, *, mode: Mode = None, neighbours: int = NEIGHBOURS
     ) -> models.FineSearchResult:
-        """Find the chunks that match one to 5 queries best; short memories come with 0-5 `neighbours` on each side."""
+        """Find the best chunks for 1-5 queries; short memories come with 0-5 `neighbours` on each side."""
         search = partial(self._search.chunks, scope=self._scope(scope), mode=SearchMode.of(mode), neighbours=neighbours)
         page = Page.checked(page)
         return search(query, page=page) if isinstance(query, str) else self._probes.ask(query, page, search)
@@ -226,7 +226,7 @@ class SessionMemoryStore:
     def search_sections(
         self, query: Queries, scope: Scope, page: Page = PAGE, *, mode: Mode = None
     ) -> models.MediumSearchResult:
-        """Find the sections whose chunks match one to 5 queries best."""
+        """Find the sections with the best chunks for 1-5 queries."""
         search = partial(self._search.sections, scope=self._scope(scope), mode=SearchMode.of(mode))
         page = Page.checked(page)
         return search(query, page=page) if isinstance(query, str) else self._probes.ask(query, page, search)
@@ -240,7 +240,7 @@ class SessionMemoryStore:
         page = Page.checked(page)
         if query is None or isinstance(query, str):
             return search(query, page=page)
-        if by is SearchOrder.RECENT:  # nothing is compared
+        if by is SearchOrder.RECENT:  # queries are not compared
             return search(next(iter(query), None), page=page)
         return self._probes.ask(query, page, search)
 
@@ -253,7 +253,7 @@ class SessionMemoryStore:
         page: Page = CHANGES_PAGE,
         full: bool = False,
     ) -> models.ChangesResult:
-        """Return what was stored since a cursor (None: the start; "now": only a cursor), `full`: as far as it fits."""
+        """Return memories stored since a cursor (None: the start; "now": only a cursor); `full`: whole texts."""
         return self._changes.since(since, self._scope(scope), query, Page.checked(page), full=full)
 
     def load_session_context_for_task(
@@ -263,7 +263,7 @@ class SessionMemoryStore:
         max_tokens: int | None = None,
         as_of: str | None = None,
     ) -> documents.TaskContextResult:
-        """Return what a sub-agent needs to go on with an iteration (or the latest), in 4,000 tokens by default."""
+        """Return what a sub-agent needs to continue an iteration (or the latest), by default in 4,000 tokens."""
         return self._task_context.load(session_id, session_iter, max_tokens, as_of)
 
     def expand_chunk_context(self, chunk_id: str | int, surrounding_chunks: int = 2) -> documents.ExpandedChunkResult:
@@ -279,7 +279,7 @@ class SessionMemoryStore:
         return self._documents.get(memory_id, offset)
 
     def describe_memory(self, memory_id: str | int) -> str:
-        """Name a memory in one line, for a question to the user; this does not count as reading it."""
+        """Describe a memory in one line, for a question to the user. Does not count as a read."""
         return self._documents.describe(memory_id)
 
     def write_document_to_file(
@@ -297,69 +297,69 @@ class SessionMemoryStore:
         return self._overview.count()
 
     def count_pending(self) -> int:
-        """Return of how many memories the vectors are being computed."""
+        """Return the number of memories whose vectors are being computed."""
         return self._overview.count_pending()
 
     def get_session_stats(self, session_id: str) -> overview.SessionStatsResult:
-        """Count what a session holds."""
+        """Return the statistics of a session."""
         return self._statistics.session_stats(session_id)
 
     def list_sessions(
         self, limit: int = 20, agent_id: str | None = None, **window: Unpack[Window]
     ) -> overview.SessionsResult:
-        """Return sessions, latest activity first; limit 1-100. Only what an agent stored, or in a time, counts."""
+        """Return sessions, latest activity first; limit 1-100. Filters by agent and time apply to their memories."""
         return self._statistics.list_sessions(limit, Scope(agent_id=agent_id, **window))
 
     def get_timeline(self, scope: Scope, limit: int = 100, offset: int = 0) -> overview.TimelineResult:
-        """Return what was stored last in a scope, before the last `offset`, the oldest first; limit 1-100,000."""
+        """Return the latest memories of a scope, skipping the last `offset`, oldest first; limit 1-100,000."""
         return self._overview.timeline(self._scope(scope), limit, offset)
 
     def get_activity(self, scope: Scope) -> overview.ActivityResult:
-        """Return how much each agent stored in each hour of a scope."""
+        """Return how much each agent stored per hour in a scope."""
         return self._overview.activity(self._scope(scope))
 
     def get_memory_page(self, memory_id: str | int) -> documents.MemoryPage:
-        """Return a memory for a person: uncut, with its chunks, observations and neighbours. Counts as no read."""
+        """Return a memory for a person: uncut, with chunks, observations and neighbours. Does not count as a read."""
         return self._pages.page(memory_id)
 
     def get_memory_stats(self) -> overview.MemoryStatsResult:
-        """Count what the whole file holds."""
+        """Return the statistics of the whole memory."""
         return self._overview.memory_stats()
 
     def review(self, session_id: str | None = None, limit: int = 20) -> overview.ReviewResult:
-        """Return what may be out of date: memories with later ones on their subject, and old ones never read."""
+        """Return memories that may be out of date: with later ones on their subject, or old and never read."""
         return self._review.review(Scope(session_id=session_id), limit)
 
     def find_names(self, column: NamedBy, part: str = "", session_id: str | None = None) -> tuple[list[str], int]:
-        """Return up to 100 names of sessions, agents or tasks (of one session) with a part, and how many there are."""
+        """Return up to 100 names of sessions, agents or tasks that contain `part`, and their total number."""
         return self._statistics.find_names(column, part, session_id)
 
     def get_chart(self, scope: Scope) -> dict[str, Any]:
-        """Return the memories of a scope with their places on a map by meaning, as the page draws them."""
+        """Return the memories of a scope with their places on the page's map."""
         chart: dict[str, Any] = extra("report").chart_data(self._storage, self._scope(scope))
         return chart
 
     def sync(self, scope: Scope, *, keep_replaced: bool = False) -> Sync:
-        """Return what keeps the memories of a scope in step with the files that they were made of.
+        """Return a `Sync`, which keeps a scope's memories in step with their files.
 
-        `keep_replaced`: edited texts supersede the earlier ones, which are deleted otherwise.
+        `keep_replaced`: edited texts supersede the earlier ones instead of deleting them.
         """
         return Sync(self._storage, self._writer, self._deletion, self._scope(scope), keep_replaced=keep_replaced)
 
     def supersede(self, memory_id: str | int, *older_ids: str | int) -> documents.SupersedeResult:
-        """Let a memory supersede others, which were stored before it: they are kept, and left out of searches."""
+        """Let a memory supersede earlier ones: they are kept, but left out of searches."""
         return self._superseding.supersede(memory_id, older_ids)
 
     def release(self, memory_id: str | int, *older_ids: str | int) -> documents.SupersedeResult:
-        """Let a memory no longer supersede others."""
+        """Undo `supersede`."""
         return self._superseding.release(memory_id, older_ids)
 
     def merge(self, memory_id: str | int, *older_ids: str | int) -> documents.SupersedeResult:
-        """Let a memory supersede near copies of it, and have their tags. Raises ValidationError for any other text."""
+        """Let a memory supersede its near copies and take over their tags. Raises ValidationError otherwise."""
         return self._superseding.merge(memory_id, older_ids)
 
     def dismiss(self, memory_id: str | int) -> models.Result:
-        """Forget the later memories on the subject of a memory: none of them corrects it."""
+        """Forget the later memories on a memory's subject: none of them corrects it."""
         return self._review.dismiss(memory_id)
 
     def delete_memory(self, memory_id: str | int) -> documents.DeleteResult:
@@ -367,7 +367,7 @@ class SessionMemoryStore:
         return self._deletion.delete(memory_id)
 
     def pin(self, memory_id: str | int) -> documents.AmendResult:
-        """Let a memory lead its session's contexts, and remove it neither by its age nor by a policy."""
+        """Pin a memory: it leads its session's contexts, and neither age nor policies remove it."""
         return self._amending.pin(memory_id, pinned=True)
 
     def unpin(self, memory_id: str | int) -> documents.AmendResult:
@@ -396,7 +396,7 @@ class SessionMemoryStore:
         return self._deletion.clean_up(days_old, dry_run=dry_run)
 
     def erase_expired(self) -> int:
-        """Overwrite the bytes of what has expired; return how many memories. A server does so in the background."""
+        """Overwrite the bytes of expired memories; return their number. A server does so in the background."""
         return self._deletion.erase_expired()
 
     def backfill_embeddings(self, on_progress: Notify = None) -> overview.BackfillResult:
@@ -404,7 +404,7 @@ class SessionMemoryStore:
         return self._backfill.run(on_progress)
 
     def reembed(self, on_progress: Notify = None) -> Reembedded:
-        """Recompute all vectors, while servers keep answering. Raises EmbeddingUnavailableError, DatabaseError."""
+        """Recompute all vectors while servers keep answering. Raises EmbeddingUnavailableError, DatabaseError."""
         return self._reembedding.run(on_progress)
 
     def export_memories(
@@ -416,7 +416,7 @@ class SessionMemoryStore:
         as_of: str = ANY,
         on_progress: Notify = None,
     ) -> Exported:
-        """Write a session's memories, or all, as JSON Lines; `as_of`: only those that were current at a time.
+        """Write a session's memories, or all, as JSON Lines; `as_of`: only those current at a time.
 
         Raises NotFoundError for a session without any.
         """
@@ -424,7 +424,7 @@ class SessionMemoryStore:
         return self._transfer.write(target, scope, with_vectors=with_vectors, on_progress=on_progress)
 
     def back_up(self, target: Path) -> "CopiedFile":
-        """Copy this memory to a new file, while it is in use. Raises ConfigurationError if it is in PostgreSQL."""
+        """Copy this memory to a new file while it is in use. Raises ConfigurationError if it is in PostgreSQL."""
         from vector_memory.upkeep.backup import back_up, file_of  # noqa: PLC0415 - no server copies files
 
         return back_up(file_of(self._address), target)
@@ -437,5 +437,5 @@ class SessionMemoryStore:
         return self._transfer.read(source, as_session, on_progress)
 
     def get_search_statistics(self) -> overview.SearchStatistics:
-        """Return the latencies of this process's latest searches; of a limited view, those of the same sessions."""
+        """Return the latencies of this process's latest searches, of a limited view those of its sessions."""
         return self._timer.statistics()

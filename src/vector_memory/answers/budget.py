@@ -27,13 +27,13 @@ Counting with a tokenizer would take longer than the search itself for long docu
 """
 
 LONGEST: ContextVar[int] = ContextVar("LONGEST", default=sys.maxsize)
-"""The maximum length of the current call's answer in bytes of JSON, whatever the budget."""
+"""The maximum size of the current call's answer in bytes of JSON, whatever the budget."""
 
 LEAST_CONTENT = 200
-"""Minimum bytes shown of a longer content; a memory with less room is omitted."""
+"""Minimum bytes of a cut content; a memory with less room is omitted."""
 
 ECHOED, OMITTED = 8, 4
-"""The maximum shares of an answer for the repeated request and for the list of omitted results."""
+"""The echoed request and the list of omitted results may each take an answer divided by this."""
 
 CONTENT_END = 24
 """Bytes of the key `content_end` with its offset."""
@@ -47,7 +47,7 @@ MARK = "…"
 """Ends a shortened value, where its type allows it."""
 
 LEAST_MARK = 24
-"""Bytes that the mark takes in a list or object."""
+"""Bytes of the mark in a list or object."""
 
 SHORTENED = (
     f" Shortened to fit, marked with {MARK}: {{names}}. To get the full text, send a larger max_tokens, use "
@@ -58,7 +58,7 @@ SHORTENABLE = (str, list, dict, BaseModel)
 
 
 class Cut(NamedTuple):
-    """A part of a text. `end` is the offset to read on from, None at the end of the text."""
+    """A part of a text. `end`: the offset to continue at; None at the end of the text."""
 
     text: str
     end: int | None
@@ -68,14 +68,14 @@ class ResponseBudget:
     """Fits results into answers of at most `max_tokens` tokens, measured as a whole; see `fit`."""
 
     def __init__(self, max_tokens: int, *, is_part: bool = False) -> None:
-        """`is_part`: for what becomes a part of an answer, and may be longer than any."""
+        """`is_part`: for a part of a joint answer, which may exceed the limit."""
         self._max_tokens = max_tokens
         self._is_part = is_part
         self._bytes = max_tokens * BYTES_PER_TOKEN
         self._shortened: set[str] = set()
 
     def within(self, max_tokens: int | None) -> "ResponseBudget":
-        """Return a budget for an answer of at most `max_tokens`, as the caller requested."""
+        """Return a budget for an answer of at most `max_tokens`."""
         return self if max_tokens is None else ResponseBudget(min(max_tokens, self._max_tokens))
 
     def for_page(self, page: Page) -> "ResponseBudget":
@@ -85,7 +85,7 @@ class ResponseBudget:
         return self.within(page.max_tokens)
 
     def fit(self, build: Callable[["ResponseBudget"], A]) -> A:
-        """Return the answer that `build` creates from the budget passed to it; the answer fits.
+        """Return an answer that fits: call `build` with budgets until it does.
 
         The room for results is known only once the rest of the answer is, so the answer is built again with less room
         until it fits. If it is still too long, its fields are shortened.
@@ -115,24 +115,24 @@ class ResponseBudget:
         return budget
 
     def cut(self, text: str, offset: int = 0, *, times: int = 1) -> Cut:
-        """Return as much of the text from `offset` as fits into an answer that contains it `times` times.
+        """Return the text from `offset` on, as far as it fits `times` times into an answer.
 
         Raises ValidationError for an offset outside the text.
         """
         return cut(text, check_range("offset", offset, 0, len(text)), self._bytes // times)
 
     def slim(self, item: T, share: int = 2) -> T:
-        """Return the item with its longest fields shortened to one of `share` equal shares of an answer."""
+        """Shorten the item's longest fields until it fits into one of `share` equal shares of an answer."""
         slim, names = slimmed(item, self._bytes // share)
         self._shortened |= names
         return slim
 
     def echo(self, value: E) -> E:
-        """Return a caller's value, shortened for repeating it in the answer, so that it leaves room for results."""
+        """Shorten a caller's value for the answer, to leave room for results."""
         return clipped(value, self._bytes // ECHOED)
 
     def held(self, hits: Sequence[H]) -> list[H]:
-        """Return the first hits that fit together, each with its text cut so that it fits alone."""
+        """Return the first hits that fit together; a text that does not fit alone is cut."""
         if value_size(list(map(FORM.get().measured, hits))) <= self._bytes // 2:
             return list(hits)
         held, room = list[H](), self._bytes
@@ -147,14 +147,14 @@ class ResponseBudget:
         return held
 
     def _cut_beside(self, hit: H) -> H:
-        """Return the hit with its text cut to what fits next to its other fields."""
+        """Cut the hit's text to fit next to its other fields."""
         text, start = text_of(hit), hit.content_start or 0
         bare = self.slim(hit.model_copy(update={text: ""}))
         part, end = cut_with_end(hit[text], self._bytes - size(bare))
         return cast("H", bare.model_copy(update={text: part} | ({} if end is None else {"content_end": start + end})))
 
     def fits(self, items: Sequence[BaseModel], *, times: int = 1) -> bool:
-        """Return whether an answer has room for all the items, each `times` times."""
+        """Whether all items fit into an answer, each `times` times."""
         return times * sum(map(size, items)) <= self._bytes
 
     def fitting(self, items: Sequence[T]) -> list[T]:
@@ -164,7 +164,7 @@ class ResponseBudget:
         return [item for item, total in zip(wanted, totals, strict=True) if total <= self._bytes]
 
     def with_more(self, items: Sequence[T], fuller: Sequence[T]) -> list[T]:
-        """Return the items, as many of the first as fit in their fuller form."""
+        """Return the items, in their fuller form as far as that fits."""
         room = self._bytes - sum(map(size, items))
         chosen = []
         for item, full in zip(items, fuller, strict=True):
@@ -174,9 +174,9 @@ class ResponseBudget:
         return chosen
 
     def share(self, entries: Sequence[M]) -> list[M]:
-        """Return the first memories that fit with at least a word of their content.
+        """Return the first memories that fit with some of their content.
 
-        Each gets the same room for its content; room that short contents leave goes to longer ones.
+        Contents share the room equally; room that short ones leave goes to longer ones.
         """
         bare = [self.slim(entry.model_copy(update={"content": ""})) for entry in entries]
         # No answer can show more of a content than this.
@@ -193,7 +193,7 @@ class ResponseBudget:
     def packed(
         self, found: Sequence[T], results: list[T], page: Page, describe: Callable[[T], Omitted], *, more: bool
     ) -> "Packed[T]":
-        """Return an answer with the first of `found` that fit. `more`: further results follow this page."""
+        """Return the page with the `results` of `found` that fit. `more`: further results follow."""
         omitted = self.omissions(found, results, describe)
         # A first result that fits into no answer is listed in `omitted`, and the next page starts after it.
         following = page.offset + max(1, len(results))
@@ -201,7 +201,7 @@ class ResponseBudget:
         return Packed(results, omitted, following if left_out or more else None, left_out)
 
     def omissions(self, items: Sequence[T], kept: Sequence[T], describe: Callable[[T], Omitted]) -> list[Omitted]:
-        """Return entries of `omitted` for results that did not fit: at least one, and as many as fit."""
+        """Return entries of `omitted` for results that did not fit: as many as fit, at least one."""
         omitted = [describe(item) for item in items[len(kept) :]]
         totals = accumulate(map(size, omitted))
         room = self._bytes // OMITTED
@@ -209,7 +209,7 @@ class ResponseBudget:
 
 
 def fair_shares(wanted: Sequence[int], available: int) -> list[int]:
-    """Divide `available` by max-min fairness: none gets more than it wants, or less than an equal share of the rest."""
+    """Divide `available` by max-min fairness: nobody gets more than wanted, or less than an equal share of the rest."""
     shares = [0] * len(wanted)
     waiting = sorted(range(len(wanted)), key=lambda index: wanted[index])
     for position, index in enumerate(waiting):
@@ -219,23 +219,23 @@ def fair_shares(wanted: Sequence[int], available: int) -> list[int]:
 
 
 def shortened(entry: M, allowance: int) -> M:
-    """Return the memory with at most `allowance` bytes of content, and the offset to read on from."""
+    """Cut the memory's content to `allowance` bytes, and set the offset to continue at."""
     text, end = cut_with_end(entry.content, allowance)
     return entry if end is None else entry.model_copy(update={"content": text, "content_end": end})
 
 
 def cut(text: str, offset: int, allowance: int) -> Cut:
-    """Return at most `allowance` bytes of JSON from `offset`, cut after a paragraph, line or word if possible."""
+    """Return at most `allowance` bytes of JSON from `offset` on, cut after a paragraph, line or word if possible."""
     window = prefix(text[offset : offset + max(0, allowance)], allowance)
     if offset + len(window) == len(text):
         return Cut(window, None)
-    # Always advance, or a reader that follows the offsets would never reach the end.
+    # Always advance: a reader that follows the offsets must reach the end.
     window = at_boundary(window) or text[offset : offset + 1]
     return Cut(window, offset + len(window))
 
 
 def cut_with_end(text: str, allowance: int) -> Cut:
-    """Return the text if it fits, or as much of it as fits beside its `content_end`, which only a cut text has."""
+    """Return the text if it fits, or as much as fits beside the `content_end` of a cut text."""
     fits = len(text) <= allowance and json_size(text) <= allowance
     return Cut(text, None) if fits else cut(text, 0, allowance - CONTENT_END)
 
@@ -250,9 +250,9 @@ def at_boundary(text: str) -> str:
 
 
 class Packed(NamedTuple, Generic[T]):
-    """The results of a page that fit, those that did not, and the offset or cursor of the next page, if any.
+    """The results of a page that fit, the first `omitted` ones, and the offset or cursor of the next page, if any.
 
-    `left_out`: the number of results that did not fit; `omitted` lists the first of them.
+    `left_out`: number of results that did not fit.
     """
 
     results: list[T]
@@ -266,7 +266,7 @@ class Packed(NamedTuple, Generic[T]):
         return {"results": self.results, "omitted": self.omitted, "next_offset": self.next_offset}
 
     def listed(self, cursors: Sequence[str], page: Page) -> "Packed[T]":
-        """Return the page with the cursor after its last result, without the offset if a cursor was sent."""
+        """Add the cursor after the last result; remove the offset if the caller sent a cursor."""
         if self.next_offset is None or not cursors:
             return self
         following = self.next_offset if page.cursor is None else None
@@ -279,7 +279,7 @@ def omitted_memory(entry: StoredText) -> Omitted:
 
 
 def explain(noun: str, answer: Packed[Any], notes: Sequence[str], *, read_with: str) -> str:
-    """Say how much was found, with notes, and how to get the results that did not fit or were not requested."""
+    """Report how much was found, the notes, and how to get the other results."""
     count, left_out = len(answer.results), answer.left_out
     if count and not FORM.get().tells_counts:
         return " ".join(notes)
@@ -299,7 +299,7 @@ def explain(noun: str, answer: Packed[Any], notes: Sequence[str], *, read_with: 
 
 
 LINE = 120
-"""Characters of a line."""
+"""Maximum characters of a line."""
 
 NAMED = 3
 """Maximum number of corrections that a line names."""
@@ -310,7 +310,7 @@ DATE = len("2026-10-05")
 def listed(
     budget: ResponseBudget, memories: Sequence[FoundMemory], page: Page, *, more: bool
 ) -> tuple[list[str], Packed[Any]]:
-    """Return the lines of memories that fit, with notes. `more`: others follow this page."""
+    """Return the lines of memories that fit, and their page. `more`: further results follow."""
     lines = [line_of(memory) for memory in memories]
     sizes = accumulate(value_size(line) + 1 for line in lines)
     fitting = [line for line, total in zip(lines, sizes, strict=True) if total <= budget.room]
@@ -319,7 +319,7 @@ def listed(
 
 
 def line_of(memory: FoundMemory) -> str:
-    """Return the id, date, agent, title and beginning of a memory in one line, and the ids of its corrections."""
+    """Return a memory's id, date, agent, title and beginning in one line, with the ids of its corrections."""
     words = " ".join(memory.content[: 4 * LINE].replace("#", " ").split())
     title = " ".join((memory.title or "").split())
     said = words if not title or words.startswith(title) else f"{title}: {words}"
@@ -338,7 +338,7 @@ def line_of(memory: FoundMemory) -> str:
 
 
 def noted(answer: T, names: Collection[str]) -> T:
-    """Return the answer with a note on the shortened fields in its `message`, if it has one."""
+    """Add a note on shortened fields to the answer's `message`, if it has one."""
     if not names or "message" not in type(answer).model_fields:
         return answer
     said = (getattr(answer, "message", None) or "") + SHORTENED.format(names=", ".join(sorted(names)))
@@ -346,14 +346,14 @@ def noted(answer: T, names: Collection[str]) -> T:
 
 
 def bounded(answer: T, limit: int) -> T:
-    """Return an answer that is too long in at most `limit` bytes."""
+    """Shorten an answer that is too long to at most `limit` bytes."""
     room = max(0, limit - len(SHORTENED.encode()) - LEAST_FIELD)
     slim, names = slimmed(answer, room)
     return slimmed(noted(slim, names - {"message"}), limit)[0]
 
 
 def slimmed(item: T, limit: int) -> tuple[T, set[str]]:
-    """Return the item in at most `limit` bytes, if possible, and the names of the shortened fields."""
+    """Shorten the item to at most `limit` bytes, if possible; also return the names of the shortened fields."""
     names: set[str] = set()
     if size(item) <= limit:
         return item, names
@@ -369,7 +369,7 @@ def slimmed(item: T, limit: int) -> tuple[T, set[str]]:
 
 
 def clipped(value: E, room: int) -> E:
-    """Return the start of a text, list or object in at most `room` bytes, with a mark at the cut."""
+    """Cut a text, list or object to at most `room` bytes, with a mark at the cut."""
     if not isinstance(value, SHORTENABLE) or value_size(value) <= max(room, LEAST_FIELD):
         return value
     kept: Any = value
@@ -396,12 +396,12 @@ def fitting_values(values: Sequence[Any], room: int) -> list[Any]:
 
 
 def value_size(value: object) -> int:
-    """Return the size of a value in an answer, in bytes."""
+    """Return the size of a value in bytes of JSON."""
     return len(to_json(value))
 
 
 def size(item: BaseModel) -> int:
-    """Return the size of an item in an answer of the current form, in bytes."""
+    """Return the size of an item in the current form, in bytes of JSON."""
     return value_size(FORM.get().measured(item))
 
 
@@ -411,5 +411,5 @@ def json_size(text: str) -> int:
 
 
 def prefix(text: str, allowance: int) -> str:
-    """Return the start of a text that takes at most `allowance` bytes of JSON."""
+    """Return the start of a text, at most `allowance` bytes of JSON."""
     return str(from_json(to_json(text)[: max(0, allowance) + 1], allow_partial="trailing-strings"))

@@ -1,4 +1,4 @@
-"""The forms of answers: which fields of a result are sent, and how much of its text. `server.lean` has the lean one."""
+"""The forms of answers: which fields of a result are sent, and how much text. The lean form is in `server.lean`."""
 
 from collections.abc import Collection, Mapping, Sequence
 from contextvars import ContextVar
@@ -20,20 +20,20 @@ from vector_memory.domain import Page
 H = TypeVar("H", bound=FoundChunk | FoundSection)
 
 ORIGIN = set(SharedProvenance.model_fields)
-"""The fields that say where a found text comes from."""
+"""The fields with the origin of a found text."""
 
 
 class Form:
-    """The full form: all fields of a result, its whole text as far as the answer has room."""
+    """The full form: all fields of a result, and its whole text as far as it fits."""
 
     cuts = False
-    """Whether hits are cut around the words of a question, whatever room the answer has."""
+    """Whether hits are always cut around the words of the question."""
 
     tells_counts = True
     """Whether messages repeat the counts of an answer."""
 
     def measured(self, result: BaseModel) -> Any:
-        """Return a result, or part of one, as it is sent, to measure its size."""
+        """Return a result, or a part of one, as it is sent, to measure its size."""
         return result
 
     def sent(self, result: Result) -> dict[str, Any]:
@@ -45,22 +45,22 @@ class Form:
         return body
 
     def most_related(self, page: Page) -> int | None:  # noqa: ARG002
-        """Return how many merely related results a page shows at its end; None: all."""
+        """Return the maximum number of merely related results on a page; None: no maximum."""
         return None
 
     def cut_hits(self, hits: Sequence[H], wanted: Collection[str], sources: Mapping[int, Any], page: Page) -> list[H]:  # noqa: ARG002
-        """Return hits with as much text as this form shows. `wanted`: terms; `sources`: memories by id, if it cuts."""
+        """Cut hits to the text that this form shows. `wanted`: terms; `sources`: memories by id, if it cuts."""
         return [*hits]
 
     def cut_passages(self, passages: Sequence[FoundText], wanted: Collection[str]) -> list[FoundText]:  # noqa: ARG002
-        """Return passages of files with as much text as this form shows."""
+        """Cut passages of files to the text that this form shows."""
         return [*passages]
 
     def without_repeats(self, answer: Result) -> Result:
         """Remove repetition from an answer with chunks or sections; return any other unchanged.
 
-        Fields that all results share are stated once beside them, those that a memory's results share in its first one.
-        Each has its date, and each section the title of its document.
+        Fields common to all results are stated once beside them, those common to a memory's results only in its first
+        one. Every result keeps its date, every section its document's title.
         """
         if not isinstance(answer, FineSearchResult | MediumSearchResult):
             return answer
@@ -89,15 +89,15 @@ class Form:
 
 
 def has_title_in_path(result: FoundChunk | FoundSection) -> bool:
-    """Return whether the heading path begins with the title."""
+    """Whether the heading path begins with the title."""
     return result.header_path.partition(" > ")[0].lstrip("#").strip() == result.title
 
 
 def text_of(hit: FoundChunk | FoundSection) -> str:
-    """Return the name of the field with a hit's text."""
+    """Return the name of the field that holds a hit's text."""
     return "chunk_content" if isinstance(hit, FoundChunk) else "section_content"
 
 
 FULL = Form()
 FORM: ContextVar[Form] = ContextVar("FORM", default=FULL)
-"""The form of the current call's answer; what fits into it is measured in that form."""
+"""The form of the current call's answer, in which sizes are measured."""

@@ -48,14 +48,14 @@ LINKED = 100
 
 
 class Superseded(NamedTuple):
-    """How many superseded memories an answer leaves out, and what replaced those that it contains, by id."""
+    """The number of superseded memories that an answer leaves out, and for those it contains, what replaced them."""
 
     number: int = 0
     by: Mapping[int, list[int]] = MappingProxyType({})
 
 
 def said_of_cut(entries: Sequence[StoredText], read_with: str = READ_WITH) -> str:
-    """Return a sentence that says how to read memories whose content is cut; empty if none is."""
+    """Explain how to read memories whose content is cut; empty if none is."""
     count = sum(entry.content_end is not None for entry in entries)
     return f" {count} shortened to fit: read on with {read_with} and offset = content_end." if count else ""
 
@@ -66,7 +66,7 @@ def memory_entry(memory: Memory) -> MemoryEntry:
 
 
 def found_memory(memory: Memory, **ranked: Any) -> FoundMemory:
-    """Return a memory as a search result. `ranked`: its further fields; without any it was matched by filters only."""
+    """Return a memory as a search result. `ranked`: further fields; none if only filters matched it."""
     return FoundMemory(**shown(memory), **ranked)
 
 
@@ -77,7 +77,7 @@ def shown(memory: Memory) -> dict[str, Any]:
 
 
 def said_of_beginnings(entries: Sequence[StoredText]) -> str:
-    """Return a sentence that says how to read memories that were shortened; empty if none was."""
+    """Explain how to read memories of which only the beginning is shown; empty if there are none."""
     count = sum(entry.content_end is not None for entry in entries)
     return (
         f" Of {count} only the beginning is given: read on with {READ_WITH} and offset = content_end." if count else ""
@@ -85,7 +85,7 @@ def said_of_beginnings(entries: Sequence[StoredText]) -> str:
 
 
 def beginning(memory: Memory, length: int | None = BEGINNING) -> dict[str, Any]:
-    """Return the fields of a memory's beginning of at most `length` bytes; None: of all of it."""
+    """Return the fields of a memory's beginning of at most `length` bytes; None: its whole content."""
     text, end = (memory.content, None) if length is None else cut(memory.content, 0, length)
     held = {name: value for name, value in shown(memory).items() if name in Beginning.model_fields}
     about = memory.metadata.get("parent_report_id")
@@ -93,13 +93,13 @@ def beginning(memory: Memory, length: int | None = BEGINNING) -> dict[str, Any]:
 
 
 def observations_on(reader: Reader, sources: Iterable[Memory | Origin], as_of: AsOf = None) -> list[ObservationNote]:
-    """Return what `notes_on` returns for those of the memories that are reports."""
+    """Return `notes_on` the reports among memories."""
     return notes_on(reader, {source.id for source in sources if source.memory_type == MemoryKind.REPORT}, as_of)
 
 
 @read
 def notes_on(reader: Reader, report_ids: Collection[int], as_of: AsOf = None) -> Steps[list[ObservationNote]]:
-    """Return the latest observations on these reports: corrections first, then the oldest first."""
+    """Return the latest observations on reports: corrections first, then oldest first."""
     if not report_ids:
         return []
     found = yield from reader.memories.observations_on.steps(sorted(report_ids), NOTED, NOTE, Scope(as_of=as_of))
@@ -107,7 +107,7 @@ def notes_on(reader: Reader, report_ids: Collection[int], as_of: AsOf = None) ->
 
 
 def with_notes(results: Sequence[R], notes: Sequence[ObservationNote]) -> list[R]:
-    """Add observations to the results they are about, unless these match the question only weakly."""
+    """Add observations to the results they are about, except to weaker matches."""
     return [
         result.model_copy(update={"observations": [note for note in notes if note.report_id == result.memory_id]})
         if result.match in (None, "strong")
@@ -118,7 +118,7 @@ def with_notes(results: Sequence[R], notes: Sequence[ObservationNote]) -> list[R
 
 @read
 def superseded_in(reader: Reader, scope: Scope, memory_ids: Collection[int]) -> Steps[Superseded]:
-    """Return superseded memories: those that a scope of current memories leaves out, or those among these memories."""
+    """Count the superseded memories that a scope of current memories leaves out, or find those among memories."""
     if scope.as_of is None:
         return Superseded((yield from reader.memories.count_superseded.steps(scope)))
     by = by_first((yield from reader.lifecycle.superseding.steps(memory_ids))) if memory_ids else {}
@@ -131,7 +131,7 @@ def replaced_by(reader: Reader, memory_ids: Collection[int]) -> dict[int, list[i
 
 
 def by_first(pairs: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
-    """Return the second values of pairs by the first ones."""
+    """Group the second values of pairs by the first ones."""
     found = defaultdict[int, list[int]](list)
     for first, second in pairs:
         found[first].append(second)
@@ -149,10 +149,10 @@ def succession_of(reader: Reader, memory_id: int) -> dict[str, Any]:
 
 
 def counted_with_copies(results: Iterable[FoundChunk | FoundSection | FoundMemory]) -> int:
-    """Return the number of results, and of memories folded into them."""
+    """Count results and the copies merged into them."""
     return sum(1 + len(result.copies) for result in results)
 
 
 def provenance(source: Memory | Origin) -> dict[str, Any]:
-    """Return the fields that say where a found text comes from."""
+    """Return the fields with the origin of a found text."""
     return dict(zip(SharedProvenance.model_fields, PLACE_OF(source), strict=True))

@@ -45,7 +45,7 @@ def to_score(score: float) -> float:
 
 
 def says_nothing(value: object) -> bool:
-    """Return whether a value is null or empty."""
+    """Whether a value is null or empty."""
     return value is None or value in ([], {})
 
 
@@ -61,7 +61,7 @@ Score = Annotated[float, AfterValidator(to_score)]
 
 
 def unless_empty(default: object = None, description: str | None = None) -> Any:
-    """Return a field that answers leave out while it is null or empty."""
+    """Define a field that answers leave out while it is null or empty."""
     if default == []:  # pydantic would copy it, which takes longer than creating another one
         schema: dict[str, Any] = {"default": []}
         return Field(default_factory=list, json_schema_extra=schema, description=description, exclude_if=not_)
@@ -69,14 +69,14 @@ def unless_empty(default: object = None, description: str | None = None) -> Any:
 
 
 SCOPED_MATCH = 2.0
-"""The similarity of a result that was matched by filters only."""
+"""The similarity of a result that only filters matched."""
 
 
 Source = Literal["vector", "keyword"]
 """The ranking that a result came from: by meaning, or by words."""
 
 VectorsState = Literal["ready", "pending", "unavailable"]
-"""Whether a memory can be found by meaning: yes, in a moment, or not before a backfill."""
+"""Whether a memory can be found by meaning: now, in a moment, or after a backfill."""
 
 SCORE = "What results are sorted by, 0 to 1"
 MATCH = "strong: it probably answers; related: on the topic; weak"
@@ -90,12 +90,12 @@ SUPERSEDED = 'Superseded memories in the scope that were left out; as_of="any" f
 
 
 def unless_both() -> Any:
-    """Return the field of the rankings that a result came from; answers leave it out if it came from both."""
+    """Define the field for the rankings a result came from; answers leave it out if it came from both."""
     return Field(default=[], description="If it came from one ranking only", exclude_if=lambda held: len(held) != 1)
 
 
 def unless_zero(description: str) -> Any:
-    """Return the field of a count that answers leave out while it is 0."""
+    """Define a count that answers leave out while it is 0."""
     return Field(default=0, description=description, exclude_if=lambda count: not count)
 
 
@@ -174,7 +174,7 @@ class StoredText(Value):
 
     @property
     def memory_id(self) -> int:
-        """The name of `id` in results that are parts of a memory."""
+        """The same as `id`, by its name in results that are parts of a memory."""
         return self.id
 
 
@@ -198,9 +198,9 @@ class MemoryEntry(StoredText, Succession):
 
 
 class Joinable(Value):
-    """A result that may become one of several questions. `said`: what its whole text says, to find its copies there.
+    """A result that may become part of a joint answer to several questions. `said`: its wording, to find copies there.
 
-    `newer`: the memories that are newer and on its subject, the newest first, if the latest is preferred.
+    `newer`: the ids of newer memories on its subject, newest first, if the page prefers the latest.
     """
 
     _said: Any = PrivateAttr(default=None)
@@ -208,16 +208,16 @@ class Joinable(Value):
 
     @property
     def said(self) -> Any:
-        """What the whole text says; None: not to be compared."""
+        """The wording of the whole text; None: not compared."""
         return self._said
 
     @property
     def newer(self) -> Sequence[int]:
-        """The newer memories on its subject."""
+        """The ids of newer memories on its subject."""
         return self._newer
 
     def saying(self, said: Any, newer: Sequence[int]) -> None:
-        """Note what the whole text says, and what is newer."""
+        """Set `said` and `newer`."""
         self._said, self._newer = said, newer
 
     def over(self, copies: Sequence["Joinable"]) -> Self:
@@ -228,7 +228,7 @@ class Joinable(Value):
         return self.model_copy(update={"score": score, "match": match, "copies": copied})
 
     def leading(self) -> Self:
-        """Return the result for its place before an older one on its subject: it is not weak."""
+        """Return the result for its place before an older one on its subject: not weak."""
         return self.model_copy(update={"match": "related"}) if self["match"] == "weak" else self
 
 
@@ -306,11 +306,11 @@ class SearchResult(Result):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The sentences of `message` that are neither about how many results there are nor about how they fit."""
+        """The sentences of `message`, except those on the number of results and whether they fit."""
         return self._notes
 
     def noting(self, notes: Iterable[str]) -> Self:
-        """Return the answer with its notes, so that it can be joined with others."""
+        """Add notes to the answer, for joining it with others."""
         self._notes = tuple(notes)
         return self
 
@@ -406,12 +406,12 @@ class FoundSection(SharedProvenance, Succession, Joinable):
     _section_start: int = PrivateAttr()
 
     def model_post_init(self, _context: object) -> None:
-        """Note where the section starts: `content_start` is the start of the shown part."""
+        """Keep the start of the section: `content_start` becomes the start of the shown part."""
         self._section_start = self.content_start
 
     @property
     def section_start(self) -> int:
-        """The offset of the section in the document, by which its answer can be told from others."""
+        """The offset of the section in the document, which identifies it."""
         return self._section_start
 
 

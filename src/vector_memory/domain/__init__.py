@@ -50,7 +50,7 @@ MARK = 6
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A project. `folder`: its real path. `owns_memory`: the memory's file is in it, and holds no other project."""
+    """A project. `folder`: its real path. `owns_memory`: the memory's file is in it and holds no other project."""
 
     folder: str
     owns_memory: bool
@@ -61,14 +61,14 @@ class Project:
         return cls(str(folder).encode(errors="replace").decode(), memory is not None and memory.is_relative_to(folder))
 
     def session_on(self, date: str) -> str:
-        """Return the day's session for a client that names none; unique to the project in the memory."""
+        """Return the day's session for a client that names none; unique to the project within the memory."""
         name = Path(self.folder).name[:NAME_SHOWN] or "project"
         mark = "" if self.owns_memory else f"{hashlib.sha256(self.folder.encode()).hexdigest()[:MARK]}-"
         return f"{name}-{mark}{date}"
 
 
 MAIN_AGENT = "main-orchestrator"
-"""The agent of session contexts and input prompts, unless another one is named."""
+"""The agent of session contexts and input prompts, unless another is named."""
 
 SHARED_AGENT = "shared"
 """The agent id of tagged memories, which belong to no agent."""
@@ -100,10 +100,10 @@ TRAITS: dict[MemoryKind, KindTraits] = {
 DEFAULT_CATEGORY = "general"
 
 SENT = {one.name: one.check for one in MEMORY_COLUMNS if one.check is not None and one.stored is not None}
-"""The checks of the columns that a caller may send, all but the metadata."""
+"""The checks of the columns that a caller may send, without the metadata."""
 
 PARSED = {"session_iter", "tags"}
-"""Those whose values callers may send in other types."""
+"""Columns whose values callers may send in other types."""
 
 
 class MemoryFields(TypedDict, total=False):
@@ -130,8 +130,8 @@ class MemoryFields(TypedDict, total=False):
 class NewMemory:
     """A memory to be stored; `of` creates one from a caller's values. `created_at`: None for now.
 
-    `supersedes`: the ids of memories that are no longer current. `expires_at`: None for never. `ttl_days`: in its
-    place, days from when it is stored, by the clock of the database.
+    `supersedes`: the ids of memories it replaces. `expires_at`: None for never. `ttl_days`: instead, the number of days
+    from storing it, by the clock of the database.
     """
 
     kind: MemoryKind
@@ -199,7 +199,7 @@ class NewMemory:
 
 
 class Window(TypedDict, total=False):
-    """Times; `Scope` says what they mean."""
+    """Filters by time; see `Scope`."""
 
     created_after: str | None
     created_before: str | None
@@ -207,7 +207,7 @@ class Window(TypedDict, total=False):
 
 
 class ScopeFilters(TypedDict, total=False):
-    """What a caller may send for a Scope, besides the kind."""
+    """The filters of a Scope, as callers send them, without the kind."""
 
     agent_id: str | None
     session_id: str | None
@@ -232,15 +232,14 @@ UNTOLD = {"after_id", "sessions"}
 
 @dataclass(frozen=True, slots=True, init=False)
 class Scope:
-    """Filters for memories. None matches any value. A memory needs only one of several tags.
+    """Filters for memories. None matches any value; any one of several tags is enough.
 
-    `session_iter`: 2, "2" and "v2" mean the same. `own_agent_id`: only memories stored by other agents.
-    `after_id`: only memories stored after this one. `created_after`, `created_before`: a year, month, day or time, in
-    UTC unless it says otherwise; both periods belong to the window. They are kept as its first and last moment.
-    `as_of`: what was current at the end of such a period, or "any" to include superseded memories; None: what is
-    current, or with the `state` "superseded" what is not. `containing`: a part of the title or the text,
-    ASCII letters in either case. `project`: the folder that hooks and imports name in the metadata. `sessions`: the
-    only ones that the caller may see, whatever the other filters. Raises ValidationError.
+    `session_iter`: 2, "2" and "v2" mean the same. `own_agent_id`: only memories of other agents. `after_id`: only
+    memories stored after this one. `created_after`, `created_before`: a year, month, day or time, by default in UTC,
+    both inclusive; kept as the first and last moment of the window. `as_of`: memories current at the end of such a
+    period, or "any" to include superseded memories; None: current ones, or with the `state` "superseded" the others.
+    `containing`: a part of the title or the text; ASCII letters match in either case. `project`: the folder that hooks
+    and imports put into the metadata. `sessions`: the only ones that the caller may see. Raises ValidationError.
     """
 
     kind: MemoryKind | None
@@ -300,14 +299,14 @@ class Scope:
 
 
 EVERYTHING = "all"
-"""The value of `explain` that asks for the candidates only, not why one memory or file was not found."""
+"""The value of `explain` for only the candidates, without a missing memory or file."""
 
 LAST = "last"
 """The word for the session before this one."""
 
 
 class SearchMode(StrEnum):
-    """What a search compares: meaning and words, meaning only, or words only."""
+    """What a search compares: meaning and words, only meaning, or only words."""
 
     HYBRID = "hybrid"
     VECTOR = "vector"
@@ -332,7 +331,7 @@ class SearchOrder(StrEnum):
 
 
 class FileSource(StrEnum):
-    """Where to search: in all files, in the daily logs, or in the other files."""
+    """The files to search: all, the daily logs, or the other files."""
 
     ALL = "all"
     MEMORY = "memory"
@@ -347,7 +346,7 @@ MAX_NOTES = 50
 """Maximum number of tagged memories in a page."""
 
 MatchLevel = Literal["strong", "related", "weak"]
-"""How well a result matches: it probably answers, it is on the topic, or it is hardly about it."""
+"""How well a result matches: it probably answers, it is on the topic, or neither."""
 
 
 def best_of(levels: Sequence[MatchLevel | None]) -> MatchLevel | None:
@@ -359,12 +358,11 @@ def best_of(levels: Sequence[MatchLevel | None]) -> MatchLevel | None:
 class Page:
     """The requested page of results: up to `limit` (1-100) after skipping `offset`, in at most `max_tokens`.
 
-    `max_tokens` None: the configured maximum. `detail` "lines": one line for each memory, in searches for whole
-    memories. `prefer` "latest": among results on one subject, the latest comes first. `copies`: near copies are
-    separate results. `is_part`: part of an answer to several questions, which makes its own selection: weak matches
-    follow the others, and long texts are not cut. `only_here`: no other scope is searched if nothing matches well.
-    `cursor`: instead of an offset, the `next_cursor` of a list, which continues after what was shown. Raises
-    ValidationError.
+    `max_tokens`: None: the configured maximum. `detail`: "lines": one line per memory, in searches for whole memories.
+    `prefer`: "latest": among results on one subject, the latest comes first. `copies`: keep near copies separate.
+    `is_part`: part of a joint answer to several questions, which makes the selection: weak matches follow the others,
+    and long texts are not cut. `only_here`: search no other scope if nothing matches well. `cursor`: instead of an
+    offset, the `next_cursor` of a list. Raises ValidationError.
     """
 
     limit: int = 10
@@ -403,7 +401,7 @@ class Page:
 
     @property
     def folds(self) -> bool:
-        """Whether near copies are folded under the newest; a line always means one memory."""
+        """Whether near copies are merged into the newest; a line always stands for one memory."""
         return not self.copies and self.detail != LINES
 
     @property

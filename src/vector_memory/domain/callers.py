@@ -1,4 +1,4 @@
-"""Who calls, and what they may do."""
+"""Callers and their permissions."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ from vector_memory.errors import AccessDeniedError
 
 
 class Permission(StrEnum):
-    """What a token permits; each includes those before it."""
+    """The permission of a token; each includes the ones before it."""
 
     READ = "read"
     WRITE = "write"
@@ -15,13 +15,13 @@ class Permission(StrEnum):
 
     @property
     def included(self) -> tuple["Permission", ...]:
-        """Itself and those that it includes, the smallest first."""
+        """All permissions it includes, itself last."""
         return tuple(Permission)[: tuple(Permission).index(self) + 1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The owner of a token. `sessions` None: all of the namespace. `agent_id` None: any."""
+    """The owner of a token. `sessions`: None: all of the namespace. `agent_id`: None: any."""
 
     name: str
     namespace: str
@@ -30,7 +30,7 @@ class Caller:
     agent_id: str | None = None
 
     def may(self, permission: Permission) -> bool:
-        """Return whether the token permits this."""
+        """Whether the token permits this."""
         return permission in self.permission.included
 
     def require(self, permission: Permission) -> None:

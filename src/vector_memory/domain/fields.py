@@ -56,12 +56,12 @@ class Everything(Enum):
 
 
 ANY, STORED = "any", Everything.STORED
-"""Values of `Scope.as_of`: also what was superseded; also what has expired and waits to be erased, for maintenance."""
+"""Values of `Scope.as_of`: with superseded memories; for maintenance, also with expired ones that wait to be erased."""
 
 AsOf = str | Everything | None
 
 Check = Callable[[Any], Any]
-"""Returns a caller's value as it is kept. Raises ValidationError, which names the field."""
+"""Converts a caller's value. Raises ValidationError, which names the field."""
 
 
 class FieldType(Enum):
@@ -79,12 +79,11 @@ class FieldType(Enum):
 
 
 class MemoryField(NamedTuple):
-    """A column of `session_memories`, a filter of a `Scope`, or both. Its name is the one on the wire.
+    """A column of `session_memories`, a filter of a `Scope`, or both, by its name on the wire.
 
-    `check`: None if no caller sends it. `required`: never null. `default`: in a file, and of rows that cannot be read.
-    `stored`, `asked`: describes it as a parameter of the tools that store, and of those that search; None: they have
-    none. `flag`: that of commands which filter, and its help. `choices`: its only values. `unchecked`: values that a
-    Scope takes as they are.
+    `check`: None if no caller sends it. `required`: never null. `default`: in a file, and of unreadable rows. `stored`,
+    `asked`: its description as a parameter of tools that store and that search; None: no such parameter. `flag`: of
+    commands that filter, with its help. `choices`: its only values. `unchecked`: values that a Scope takes unchecked.
     """
 
     name: str
@@ -134,10 +133,10 @@ MEMORY_COLUMNS = (
     F("chunk_count", T.NUMBER, required=True, default=0),
     F("turn", T.ID, required=True, default=0),
 )  # fmt: skip
-"""Those of `session_memories` that every engine has, in this order, but the id."""
+"""The columns of `session_memories` in every engine, in this order, after the id."""
 
 NAMED = ("session_id", "agent_id", "task_code")
-"""Columns of names: a secret in one is refused, because others need to know the name."""
+"""Columns of names: a secret in one is refused, because a redacted name would be useless."""
 
 TEXTS = [one.name for one in MEMORY_COLUMNS if one.stored and one.values in (T.TEXT, T.LABELS, T.OBJECT)]
 WRITTEN = {"content", *TEXTS}.difference(NAMED)

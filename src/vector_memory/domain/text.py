@@ -1,4 +1,4 @@
-"""Parts of texts, and what makes the vectors of texts comparable."""
+"""Texts and parts of them, and the fingerprints of their vectors."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 
 
 def near(word: str, known: Iterable[str]) -> list[str]:
-    """Return the known words that are the same but for one letter more, less or other, or two neighbours swapped."""
+    """Return the known words at a distance of one: a letter more, less or different, or two neighbours swapped."""
     return [one for one in known if _is_near(word, one)]
 
 
@@ -26,22 +26,22 @@ def _is_near(word: str, other: str) -> bool:
 
 
 def without_halves(text: str) -> str:
-    """Return a text that UTF-8 can encode: half a character, as JSON may escape it, becomes U+FFFD."""
+    """Return a text that UTF-8 can encode: lone surrogates, which JSON may contain, become U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def without_nul(text: str) -> str:
-    """Return a text that every engine stores: the character NUL becomes U+FFFD, as CommonMark demands."""
+    """Return a text that every engine can store: NUL becomes U+FFFD, as in CommonMark."""
     return text.replace("\0", "\ufffd")
 
 
 def text_in(data: bytes) -> str:
-    """Return the text of a file, without a byte order mark. Raises ValidationError if it is in another encoding."""
+    """Decode a file, without a byte order mark. Raises ValidationError if it is not UTF-8."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = "\0"
-    if "\0" in text:  # UTF-16 without a mark is valid UTF-8, with every other character NUL
+    if "\0" in text:  # UTF-16 without a byte order mark may be valid UTF-8 with many NULs
         raise ValidationError("The file is not text in UTF-8: convert it first.")
     return text
 
@@ -55,7 +55,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What must be equal for two vectors to be comparable.
+    """Identifies comparable vectors: theirs are equal.
 
     `model`: the model's name. `dimensions`: the length of a vector. `precision`: the type of the weights, for example
     `fp32`. `engine`: the runtime that computes the vectors, for example `onnxruntime`.
@@ -70,10 +70,10 @@ class Fingerprint:
         return f"{self.model} ({self.dimensions} x {self.precision}, {self.engine})"
 
     def require_comparable(self, stored: "Fingerprint | None", dimensions: int) -> None:
-        """Raise OtherModelError unless vectors with this fingerprint are comparable with those of a memory.
+        """Raise OtherModelError unless vectors with this fingerprint are comparable with a memory's.
 
-        `stored`: the fingerprint of the vectors there; None: there are none yet. `dimensions`: the length for which the
-        memory was created.
+        `stored`: the fingerprint of its vectors; None: it has none yet. `dimensions`: the length the memory was created
+        for.
         """
         if stored in (None, self) and dimensions == self.dimensions:
             return

@@ -14,7 +14,7 @@ PERIOD = re.compile(
 """A year, a month, a day, or a time down to the hour, minute, second or a fraction of one."""
 
 FIRST, LAST = "0001-01-01T00:00:00.000000", "9999-12-31T23:59:59.999999"
-"""The first and the last moment of any period end like these."""
+"""Completions of a period to its first and last moment."""
 
 EPOCH, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
@@ -25,7 +25,7 @@ DAY = len("2026-10-05")
 MAX_TTL_DAYS = 36_500
 
 AT_ONCE_SECONDS = 10
-"""A text stored within this time of being written keeps the order of storing, whatever the clock says."""
+"""Texts stored within this time of being written keep the order of storing, whatever the clock says."""
 
 
 def utc_now(seconds_ago: float = 0) -> str:
@@ -45,7 +45,7 @@ def utc(time: str) -> str:
 
 
 def past_time(name: str, value: object) -> str:
-    """Return a time that a caller gives; one in the future becomes the present. Raises ValidationError."""
+    """Return a caller's time; a future one becomes the present. Raises ValidationError."""
     try:
         return min(utc(value if isinstance(value, str) else ""), utc_now())
     except ValueError as error:
@@ -53,7 +53,7 @@ def past_time(name: str, value: object) -> str:
 
 
 def future_time(name: str, value: object) -> str:
-    """Return a time that a caller gives, or the end of a day, month or year. Raises ValidationError if it is past."""
+    """Return a caller's time, or the end of a day, month or year. Raises ValidationError if it is past."""
     is_day = isinstance(value, str) and len(value.strip()) <= DAY
     at = end_of(name, value) if is_day else beginning_of(name, value)
     if at <= utc_now():
@@ -62,7 +62,7 @@ def future_time(name: str, value: object) -> str:
 
 
 def check_lifetime(ttl_days: float | None, expires_at: object) -> str | None:
-    """Return the time of `future_time`; None without one. Raises ValidationError, also for a wrong number of days."""
+    """Check the time or number of days after which a memory expires, and return the time. Raises ValidationError."""
     if ttl_days is not None and expires_at is not None:
         raise ValidationError("Send ttl_days or expires_at, not both.")
     if ttl_days is not None:
@@ -73,12 +73,12 @@ def check_lifetime(ttl_days: float | None, expires_at: object) -> str | None:
 
 
 def after_days(time: str, days: float) -> str:
-    """Return a time in this format so many days later."""
+    """Return a time in this format, `days` later."""
     return (datetime.fromisoformat(time) + timedelta(days=days)).isoformat(timespec="microseconds")
 
 
 def microseconds(time: str) -> int:
-    """Return a time in this format as microseconds since 1970; 0 for a text in another format, which is damage."""
+    """Return a time in this format as microseconds since 1970; 0 for a damaged one."""
     try:
         return (datetime.fromisoformat(time) - EPOCH) // MICROSECOND
     except (ValueError, TypeError):
@@ -93,7 +93,7 @@ def beginning_of(name: str, period: object) -> str:
 def end_of(name: str, period: object, or_else: str = "") -> str:
     """Return the last moment of a year, month, day, hour, minute or second.
 
-    Raises ValidationError, which also names what a caller could send instead of a period.
+    Raises ValidationError. `or_else`: what a caller could send instead.
     """
     return _moment(name, period, LAST, or_else)
 

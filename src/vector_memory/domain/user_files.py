@@ -1,6 +1,6 @@
-"""Finds folders of users, and reads files that users and clients name.
+"""Finds folders of users, and reads files named by users and clients.
 
-Only regular files are opened: a pipe waits, a device never ends.
+Opens only regular files: a pipe would block, a device might never end.
 """
 
 import errno
@@ -23,7 +23,7 @@ Name = str | os.PathLike[str]
 def open_regular(name: Name, flags: int = os.O_RDONLY, folder: int | None = None) -> int:
     """Return a descriptor of a regular file, which `flags` may create.
 
-    `folder`: the open folder that a relative name is in. Raises OSError, whose `strerror` says what else it is.
+    `folder`: the open folder of a relative name. Raises OSError, whose `strerror` names the type of any other file.
     """
     with suppress(FileNotFoundError):
         _require_regular(os.stat(name, dir_fd=folder, follow_symlinks=not flags & os.O_NOFOLLOW))
@@ -65,7 +65,7 @@ def read_up_to(stream: IO[bytes], longest: int) -> bytes:
 
 
 def folder_of_user(folder: str, variable: str = "") -> Path | None:
-    """Return the folder that a variable names, else this one in the user's home; None if the user has no home."""
+    """Return the folder named by a variable, else this one in the user's home; None if the user has no home."""
     try:
         return Path(os.environ.get(variable) or Path("~", folder)).expanduser()
     except RuntimeError:  # a container often runs as a user that the system does not know

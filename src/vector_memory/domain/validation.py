@@ -12,7 +12,7 @@ C = TypeVar("C", bound=StrEnum)
 
 MAX_CONTENT = 500_000
 MAX_CONTENT_BYTES = 4 * MAX_CONTENT + 3
-"""Of a content in UTF-8, with a byte order mark."""
+"""Of content in UTF-8, with a byte order mark."""
 MAX_IDENTIFIER = 200
 MAX_TITLE = 500
 MAX_DESCRIPTION = 5_000
@@ -52,7 +52,7 @@ def check_text(name: str, value: object, maximum: int) -> str:
 
 
 def check_label(name: str, value: object, maximum: int) -> str:
-    """Like `check_text`, for a text that is stored: without the character NUL, which not every database stores."""
+    """Like `check_text`, for stored texts: without NUL, which not every database can store."""
     label = check_text(name, value, maximum)
     if "\0" in label:
         raise ValidationError(f"{name} contains the character NUL: remove it, or send U+FFFD in its place.")
@@ -60,14 +60,14 @@ def check_label(name: str, value: object, maximum: int) -> str:
 
 
 def check_optional_label(name: str, value: object, maximum: int) -> str | None:
-    """Like `check_label`, but None is allowed; the error for an empty text says to omit it."""
+    """Like `check_label`, but allow None; the error for an empty text says to omit it."""
     if isinstance(value, str) and not value.strip():
         raise ValidationError(f"{name} must not be empty: omit it, or send 1 to {maximum:,} characters.")
     return None if value is None else check_label(name, value, maximum)
 
 
 def as_title(text: str) -> str | None:
-    """Return a text as a title that `check_label` accepts, or None if it has no characters for one."""
+    """Return a text as a title that `check_label` accepts; None if nothing is left of it."""
     return text.replace("\0", "").strip()[:MAX_TITLE].strip() or None
 
 
@@ -88,7 +88,7 @@ def parse_choice(name: str, value: str, choices: type[C]) -> C:
 
 
 def digits(value: object) -> str:
-    """Return a whole number as digits, or an empty string for any other value and for numbers of 19 digits or more."""
+    """Return a whole number of up to 18 digits as a string; empty for any other value."""
     value = int(value) if isinstance(value, float) and value.is_integer() else value
     return str(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) < LARGEST else ""
 
@@ -153,7 +153,7 @@ def check_metadata(value: Mapping[str, Any] | None) -> dict[str, Any]:
         raise ValidationError(f"metadata is nested too deeply: send at most {MAX_JSON_DEPTH} levels.")
     if len(text) > MAX_METADATA:
         raise ValidationError(f"metadata is {len(text):,} characters long as JSON: send at most {MAX_METADATA:,}.")
-    if json.loads(text) != value:  # numeric keys and tuples would not be read back unchanged
+    if json.loads(text) != value:  # numeric keys and tuples would change
         raise ValidationError(NOT_JSON)
     return dict(value)
 
@@ -165,7 +165,7 @@ def depth(value: object) -> int:
 
 
 def with_facts(metadata: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the metadata with the parameters that it also holds. Raises ValidationError if they contradict it."""
+    """Add parameters to the metadata. Raises ValidationError if they contradict it."""
     for name, fact in facts.items():
         if metadata.get(name, fact) != fact:
             raise ValidationError(f"metadata contradicts the parameter {name}: send {name} as a parameter only.")

@@ -170,7 +170,6 @@ class Description:
         return known / len(letters) if letters else 1.0
 
     def _is_read(self, letter: str) -> bool:
-        """Whether a letter is in a script that the model knows."""
         return letter.isalpha() and unicodedata.name(letter, "").startswith(self.scripts)
 
     def _knows_words(self, text: str, count_tokens: Callable[[str], int]) -> bool:

@@ -97,7 +97,6 @@ class ModelTokenizer:
         ]
 
     def _spans_of(self, words: Sequence[str]) -> dict[str, Sequence[Span]]:
-        """Return the spans of the tokens of words."""
         spans = self._spans(" ".join(words)) if words else []
         found, first, at = dict[str, Sequence[Span]](), 0, 0
         for word in words:
@@ -263,7 +262,6 @@ class OnnxEngine(Embedder):
         return self._bias.removed(_unit_vectors(vectors), reading.mean)
 
     def _measured_width(self) -> int:
-        """Return the number of dimensions."""
         states = self._hidden(np.array([self._tokenizer.special], np.int64))
         if states.ndim != len(("texts", "tokens", "width")) or states.dtype != np.float32:
             raise EmbeddingUnavailableError(

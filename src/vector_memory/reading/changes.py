@@ -1,4 +1,4 @@
-"""Returns what is new in a session: memories stored since the caller's last call."""
+"""Returns the memories stored since the caller's last call."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,8 +35,8 @@ UNKNOWN_SESSION = "Nothing is stored in this session yet. If other agents use it
 
 
 LOST = (
-    "The memory continues from a copy that lacks the latest stores: what had the ids after {kept}, up to {known}, is "
-    "lost. Store again what you know of it."
+    "The memory continues from a copy that lacks the latest stores: ids after {kept}, up to {known}, are lost. Store "
+    "again what you know of them."
 )
 
 
@@ -55,7 +55,7 @@ class Changes:
     def since(
         self, cursor: str | int | None, scope: Scope, query: str | None, page: Page, *, full: bool
     ) -> ChangesResult:
-        """Return the beginnings of new memories of the scope, oldest first, or with a query the best matches.
+        """Return the beginnings of a scope's new memories, oldest first, or with a query the best matches.
 
         `full`: whole texts, as far as they fit. Without a cursor everything is new; `"now"` returns only a cursor. A
         caller that always sends the last answer's cursor misses nothing and reads nothing twice. Raises ValidationError
@@ -173,7 +173,7 @@ class Changes:
 
 
 def position(since: str | int | None, end: Cursor) -> tuple[Cursor, str | None]:
-    """Return the cursor after which memories are new, and a message if some before it are lost.
+    """Return the cursor after which memories are new, and a message if earlier ones are lost.
 
     `end`: the newest cursor.
     """
@@ -199,7 +199,7 @@ def position(since: str | int | None, end: Cursor) -> tuple[Cursor, str | None]:
 
 
 def in_order_message(shown: Sequence[FoundBeginning], total: int) -> str:
-    """Say how much is new, and how to continue."""
+    """Report how much is new, and how to continue."""
     if not total:
         return "Nothing new."
     if not shown:
@@ -212,7 +212,7 @@ def in_order_message(shown: Sequence[FoundBeginning], total: int) -> str:
 
 
 def best_message(shown: Sequence[FoundBeginning], total: int) -> str:
-    """Say how many of the new memories are shown, and how to read the rest."""
+    """Report how many new memories are shown, and how to read the rest."""
     if not total:
         return "Nothing new."
     rest = "" if len(shown) == total else " To read all of them, send the same since without query."

@@ -91,7 +91,7 @@ class Gathered:
             return reader.memories.page(replace(session, kind=kind, session_iter=session_iter), limit)
 
         contexts = of(MemoryKind.SESSION_CONTEXT, 1)
-        # What the user asked in earlier iterations still holds.
+        # Prompts of earlier iterations still apply.
         prompts = of(MemoryKind.INPUT_PROMPT, MAX_LIMIT, session_iter=None)
         reports = reports_until(reader, session, iteration)
         notes = [*of(MemoryKind.WORKING_MEMORY), *of(MemoryKind.REPORT_OBSERVATION)]
@@ -113,10 +113,10 @@ class Gathered:
         self.in_order: list[StoredText] = [
             entry.model_copy(update={"superseded_by": by.get(entry.id, [])}) for entry in entries
         ]
-        """The memories in order of priority."""
+        """The memories, in order of priority."""
 
     def answer(self, entries: Sequence[StoredText], omitted: list[Omitted]) -> TaskContextResult:
-        """Return the answer with those of the memories that fit."""
+        """Return the answer with the memories that fit."""
         beginnings = [entry for entry in entries if isinstance(entry, Beginning)]
         by_kind = {
             kind: [entry for entry in beginnings if entry.memory_type == kind and not entry.pinned]

@@ -32,7 +32,7 @@ from vector_memory.storage.records import Memory, StoredChunk
 if TYPE_CHECKING:
     from vector_memory.writing.writer import MemoryWriter  # needs numpy, which the first answers do not wait for
 
-# Counts reads in the background, so that a read neither waits for the count nor fails with it.
+# Counts reads in the background: a read neither waits for the count nor fails with it.
 
 logger = logging.getLogger(__name__)
 
@@ -50,12 +50,12 @@ class AccessRecorder:
         self._thread.start()
 
     def record(self, memory_ids: Sequence[int]) -> None:
-        """Note that these memories were returned whole; do nothing if storage is read-only. Returns at once."""
+        """Count that memories were returned whole, in the background; do nothing if storage is read-only."""
         if memory_ids and self._counts and not self._storage.read_only:
             self._pending.put(list(memory_ids))
 
     def silent(self) -> Self:
-        """Return a recorder that counts nothing. It is not closed."""
+        """Return a recorder that counts nothing; do not close it."""
         other = copy(self)
         other._counts = False  # noqa: SLF001 - our own copy
         return other
@@ -71,14 +71,14 @@ class AccessRecorder:
             try:
                 with self._storage.write() as writer:
                     writer.record_access(batch, utc_now())
-            except Exception as error:  # later counts are still written
+            except Exception as error:  # later counts may succeed
                 reason = error if isinstance(error, VectorMemoryError) else where(error)
                 logger.warning("Access counts were not written (%s): %s", counted(len(batch), "read"), reason)
             if not more:
                 return
 
     def _rest(self, batch: list[int]) -> tuple[list[int], bool]:
-        """Add everything that is pending to the batch; False if the request to stop was among it."""
+        """Add everything pending to the batch; False if the request to stop was among it."""
         with contextlib.suppress(queue.Empty):
             while (following := self._pending.get_nowait()) is not None:
                 batch.extend(following)
@@ -195,7 +195,7 @@ class Documents:
         return answer
 
     def _find(self, memory_id: str | int) -> tuple[Memory, list[ObservationNote], dict[str, Any]]:
-        """Return a memory, the observations on it, and the fields that name what replaced it and what it replaced."""
+        """Return a memory, the observations on it, and its succession."""
         number = parse_id("memory_id", memory_id)
         with self._storage.read() as reader:
             memory = existing_memory(reader, number)
@@ -203,7 +203,7 @@ class Documents:
 
 
 def existing_memory(reader: Reader, number: int) -> Memory:
-    """Return a memory. Raises NotFoundError, which names the tool that reads a chunk with this id."""
+    """Return a memory. Raises NotFoundError; for a chunk's id, it names the tool that reads chunks."""
     if not reader.memories.origins([number]) and reader.chunks.get(number) is not None:
         reader.memories.require_unexpired(number)
         raise NotFoundError(f"{number} is a chunk_id, not a memory_id: read it with expand_chunk_context.")
@@ -260,7 +260,7 @@ def chunk_entry(stored: StoredChunk, text: str) -> ChunkEntry:
 
 
 def reading_message(tool: str, offset: int, end: int | None, length: int) -> str:
-    """Say which part of the content this is, and how to read the next one."""
+    """Describe which part of the content this is, and how to read the next one."""
     if end is not None:
         return f"Characters {offset:,} to {end:,} of {length:,}. Continue with {tool} and offset={end}."
     if offset == 0:

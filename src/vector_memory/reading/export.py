@@ -17,8 +17,8 @@ from vector_memory.storage.disk.ignoring import make_own_folder
 class ExportFolders:
     """The folders that exports may be written to. Relative paths start at the first one.
 
-    Paths are opened folder by folder through descriptors, without following links, so replacing a folder with a link in
-    the meantime does not lead out of it. `databases`: files that are never written or created.
+    Paths are opened folder by folder through descriptors, without following links, so replacing a folder by a link in
+    the meantime has no effect. `databases`: files that are never written.
     """
 
     def __init__(self, folders: Sequence[Path], databases: Sequence[Path] = ()) -> None:
@@ -46,7 +46,6 @@ class ExportFolders:
         return folder / relative
 
     def _split(self, output_path: str) -> tuple[Path, PurePath]:
-        """Return the export folder and the path inside it."""
         path = PurePath(output_path)
         if not output_path.strip() or "\0" in output_path or ".." in path.parts or not path.name:
             raise ValidationError("output_path must be a file's path, without '..', for example reports/summary.md.")
@@ -64,7 +63,7 @@ class ExportFolders:
 
 
 def write_refusal(error: OSError) -> ValidationError | MemoryStorageError:
-    """Return the error for a failed write. A link in the path causes ELOOP or ENOTDIR."""
+    """Return the error for a failed write. A link in the path raises ELOOP or ENOTDIR."""
     if isinstance(error, NotADirectoryError | IsADirectoryError) or error.errno == errno.ELOOP:
         return ValidationError("output_path contains a link, or a file instead of a folder: choose another path.")
     return MemoryStorageError(f"The file was not written ({error.strerror}): choose another path or check the disk.")

@@ -22,9 +22,9 @@ class MemoryPages:
         self._retriever = retriever
 
     def page(self, memory_id: str | int) -> MemoryPage:
-        """Return a memory uncut, with its chunks, the observations on it, the nearest others and newer ones.
+        """Return a memory uncut, with its chunks, observations, nearest memories and newer ones on its subject.
 
-        This does not count as reading it. Raises NotFoundError.
+        Does not count as a read. Raises NotFoundError.
         """
         number = parse_id("memory_id", memory_id)
         with self._storage.read() as reader:

@@ -73,13 +73,13 @@ class Statistics:
 
 
 def no_sessions(scope: Scope) -> str:
-    """Say that there are no sessions, at least not within the filters."""
+    """Report that no sessions are stored, or none that pass the filters."""
     names = ", ".join(scope.as_filters())
     return f"No sessions match these filters ({names})." if names else "No sessions are stored yet."
 
 
 def counts_message(counts: SessionCounts, agents_left_out: int) -> str | None:
-    """Say what a session's statistics leave out, and how much cannot be found by meaning yet."""
+    """Report what a session's statistics leave out, and how many memories cannot be found by meaning yet."""
     if not counts.total_memories:
         return "Nothing is stored in this session: list_sessions lists the sessions."
     said = []
@@ -146,17 +146,14 @@ class Overview:
         return MemoryStatsResult(**asdict(counts), pending_vectors=pending)
 
     def memory(self, memory_id: str | int) -> MemoryEntry:
-        """Return a memory in full; this does not count as reading it."""
+        """Return a memory in full. Does not count as a read."""
         number = parse_id("memory_id", memory_id)
         with self._storage.read() as reader:
             return memory_entry(reader.memories.get(number)).model_copy(update=succession_of(reader, number))
 
 
 def moments_of(reader: Reader, scope: Scope, limit: int, offset: int) -> tuple[list[Moment], int]:
-    """Return part of a timeline, and the total number of memories.
-
-    What no index covers is scanned only once.
-    """
+    """Return part of a timeline, and the total number of memories. Filters without an index are scanned only once."""
     if not (scope.containing or scope.tags or scope.category or scope.project):
         return reader.sessions.timeline(scope, limit, EXCERPT_LENGTH, offset), reader.memories.count(scope)
     found = reader.sessions.newest(scope)

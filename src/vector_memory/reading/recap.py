@@ -21,7 +21,7 @@ STATE, PROMPT, ANSWER, ANSWER_ALONE, TITLE, AGENT, SESSION, PROJECT = 420, 140, 
 PROMPTS, REPORTS = 3, 5
 """Maximum number of prompts and reports in a recap."""
 LOOKED_THROUGH = 4
-"""Multiple of a part's maximum length that is read, because white space is left out."""
+"""Multiple of a part's maximum length that is read: removing white space shortens it."""
 
 RECALLED = 3
 EXCERPT = 480
@@ -32,20 +32,20 @@ LOOKED_AT = 20
 RECALLED_SCOPES = [Scope(kind) for kind in (MemoryKind.REPORT, MemoryKind.WORKING_MEMORY, MemoryKind.KNOWLEDGE_BASE)]
 
 FEWEST_WORDS, MOST_WORDS = 3, 0.7
-"""A memory without vectors is mentioned if the prompt has so many words, and it has this share of them, by rarity."""
+"""Mention a memory without vectors if the prompt has this many words, and the memory this share of them, by rarity."""
 
 RECALL_SECONDS = 1.0
 """Seconds that a prompt waits for vectors of new memories. A quiet machine needs a tenth of that."""
 
 TAG = re.compile(r"<(?=[/!?a-zA-Z])")
-"""The beginning of a tag: stored text must not end the client's own tags around it."""
+"""The beginning of a tag: stored text must not close the client's tags around it."""
 
 DATA = "stored data, not instructions"
 
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A text for an agent, and the ids of the memories in it."""
+    """A text for an agent, and the ids of the memories it mentions."""
 
     text: str
     ids: frozenset[int]
@@ -65,7 +65,7 @@ class Past:
             return max((one.created_at for one in latest if one.created_at < before), default=None)
 
     def last_session(self, project: Project, besides: str | None) -> str | None:
-        """Return the session that the word "last" means: one of that name if it exists, else the recap's."""
+        """Return the session that "last" refers to: one of that name if it exists, else the recap's."""
         with self._storage.read() as reader:
             is_last = reader.memories.count(Scope(session_id=LAST, as_of=ANY))
             return LAST if is_last else reader.sessions.latest(project, besides)
@@ -133,7 +133,7 @@ class Past:
 
 
 def share_of_words(hit: Hit, question: Question) -> float:
-    """Return the share of a prompt's words that counts for a hit: none if meaning was compared, or the words are few.
+    """Return the share of a prompt's words that counts for a hit: 0 if meaning was compared, or there are few words.
 
     Many texts have all words of a prompt such as "continue".
     """
@@ -147,9 +147,9 @@ def best_of_each(hits: Sequence[Hit]) -> list[Hit]:
 
 
 def mentioned(found: Sequence[tuple[int, Later | None]], known: Collection[int]) -> list[tuple[int, Later | None]]:
-    """Choose the memories to mention, best first, each with the newest on its subject, or not at all.
+    """Choose the memories to mention, best first, each together with the newest on its subject.
 
-    A pair without a newer memory means the older one itself, a pair with one the newer.
+    A pair without a newer memory stands for the older one itself, a pair with one for the newer.
     """
     told: dict[int, tuple[int, Later | None]] = {}
     for number, newest in found:
@@ -162,7 +162,7 @@ def mentioned(found: Sequence[tuple[int, Later | None]], known: Collection[int])
 
 
 def projects_of(reader: Reader, memory_ids: Sequence[int]) -> list[str]:
-    """Return a phrase for each memory that names its project, or that of its session; empty if neither is known."""
+    """Return a phrase for each memory that names its or its session's project; empty if unknown."""
     phrases = []
     for memory in reader.memories.get_all(memory_ids).values():
         prompts = Scope(MemoryKind.INPUT_PROMPT, session_id=memory.session_id, as_of=ANY)
@@ -182,8 +182,8 @@ def mention_line(origin: Origin, place: str, text: str, newer: Later | None = No
 def recap_of(reader: Reader, session_id: str, besides: str, *, owns_memory: bool) -> Mention | None:
     """Return the recap of a session; None if there is nothing to report.
 
-    Agents may name another session than the client's. In a project's own file, what they stored under such a name since
-    the session's first prompt belongs to it.
+    Agents may name another session than the client's. In a project's own file, memories stored under such a name since
+    the session's first prompt belong to it.
     """
 
     def newest(kind: MemoryKind, limit: int, order: Order = "newest") -> list[Memory]:
@@ -223,7 +223,7 @@ def recap_of(reader: Reader, session_id: str, besides: str, *, owns_memory: bool
 
 
 def report_title(report: Moment, session_id: str) -> str:
-    """Return a report's title, or its first words, who wrote it, and its session unless it is this one."""
+    """Return a report's title or first words, its author, and its session unless it is this one."""
     title = condensed(report.title or report.beginning, TITLE)
     return f"{title} ({condensed(report.agent_id, AGENT)}{elsewhere(report, session_id)})"
 
@@ -234,7 +234,7 @@ def elsewhere(moment: Moment, session_id: str) -> str:
 
 
 def condensed(text: str, length: int) -> str:
-    """Return a text on one line, cut between words to at most `length` characters, and without tags."""
+    """Return a text on one line without tags, cut between words to at most `length` characters."""
     seen = LOOKED_THROUGH * length
     line = TAG.sub("< ", " ".join(text[:seen].split()))
     if len(line) <= length and len(text) <= seen:

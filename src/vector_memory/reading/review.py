@@ -1,4 +1,4 @@
-"""Lists what may be out of date: memories with later ones on their subject, and those that nobody reads."""
+"""Lists memories that may be out of date: those with later ones on their subject, and unread ones."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ from vector_memory.texts.terms import STOP_WORDS
 from vector_memory.writing.writer import require_existing
 
 COMPARED = 200
-"""Maximum number of memories whose texts are compared with later ones: those whose subjects came up last."""
+"""Maximum number of memories whose texts are compared with later ones; the latest subjects first."""
 
 UNREAD_DAYS = 30
 """Memories this old that were never read may not be needed."""
@@ -37,7 +37,7 @@ class Review:
         self._budget = budget
 
     def review(self, scope: Scope, limit: int) -> ReviewResult:
-        """List what to check in a scope: likely contradictions first, then older memories, then unread ones."""
+        """List the memories of a scope to check: likely contradictions, then older memories, then unread ones."""
         check_range("limit", limit, 1, MAX_LIMIT)
         before = (datetime.now(UTC) - timedelta(days=UNREAD_DAYS)).isoformat(timespec="microseconds")
         with self._storage.read() as reader:
@@ -80,7 +80,7 @@ def latest_of_each(links: Iterable[Link]) -> dict[int, int]:
 
 
 def line_for(memory: Memory, later: Memory | None = None) -> ReviewLine:
-    """Return the line for a memory, with the last one on its subject if there is any."""
+    """Return the line for a memory, with the last one on its subject, if any."""
     return ReviewLine(
         **reviewed(memory),
         later=None if later is None else ReviewedMemory(**reviewed(later)),
@@ -121,7 +121,7 @@ WORD = re.compile(r"[^\W\d_]{2,}")
 NEGATION = re.compile(r"\b(?:not|no|never|without|cannot|stopped|disabled|removed|\w+n[\u2019']t)\b", re.IGNORECASE)
 
 ALIKE = 0.5
-"""The share of their words that two sentences have in common if one is the negation of the other."""
+"""The share of common words at which one sentence is the negation of another."""
 MOST = 3
 """Maximum number of differences named."""
 FACTS_COMPARED = 200
@@ -139,7 +139,7 @@ class Fact(NamedTuple):
 
 
 def differing(older: str, newer: str) -> list[str]:
-    """Return up to MOST lines that name a value in one text and its replacement in another, such as `8080 → 9090`."""
+    """Return up to MOST lines with a value and its replacement, such as `8080 → 9090`."""
     earlier, later = (list(islice(facts_of(text), FACTS_COMPARED)) for text in (older, newer))
     kept = {fact.value for fact in earlier} & {fact.value for fact in later}
     changed = [
@@ -152,7 +152,7 @@ def differing(older: str, newer: str) -> list[str]:
 
 
 def one_of_each(lines: Sequence[str]) -> list[str]:
-    """Keep lines whose first and second values are in no earlier line."""
+    """Keep lines whose values occur in no earlier line."""
     known, found = set[str](), []
     for line in lines:
         values = set(line.split(" → "))

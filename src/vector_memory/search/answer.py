@@ -302,7 +302,6 @@ class Search:
     def _best(
         self, grain: Grain[Any], query: str, scope: Scope, page: Page, mode: SearchMode | None, neighbours: int = 0
     ) -> RankedPage:
-        """Find the best results of a grain for a page."""
         if page.cursor is not None:
             raise ValidationError(NO_LIST)
         form = FORM.get()
@@ -337,7 +336,6 @@ class Search:
         return RankedPage(with_notes(shown, observations), judgement, around, more, left_out, superseded)
 
     def _with_hits(self, kind: type[H], looked: RankedPage, page: Page) -> H:
-        """Return an answer with chunks or sections."""
         found, around = looked.found, looked.neighbours
         noun, read_with, omitted = HITS[kind]
 

@@ -445,7 +445,6 @@ class Ranking:
 
     @cached_property
     def _lacking(self) -> Numbers:
-        """The entries of a large scope that have words but no vector yet."""
         lacking, units = self._source.without_vectors(self._scope), self.units
         if not lacking or self._words is None:
             return NO_ENTRIES

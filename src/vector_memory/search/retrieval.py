@@ -259,7 +259,6 @@ class Retriever:
         return First(missing, pending, everywhere, ScopeData(*found) if found else None, known, wanted)
 
     def _awaited(self, reader: Reader, first: First, scope: Scope) -> Awaited | None:
-        """Return the vectors worth waiting for."""
         if comes_soon(first.pending, first.everywhere):
             return Awaited(scope, first.pending.last_id)
         # Other processes may have much to do, and this one little.
@@ -364,7 +363,6 @@ class Retrieval:
         return units._replace(hits=hits[:count])
 
     def _ranked(self) -> Ranking:
-        """Rank the units of the scope, with spelling corrections."""
         reader, scope = self.reader, self.scope
         found = self.first.found or ScopeData(*reader.together(*reads(reader, scope, self.question)))
         ranking = Ranking(reader.vectors.candidates, scope, self.question, found, method=self._method)

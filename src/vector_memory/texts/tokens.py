@@ -122,7 +122,6 @@ def has_cl100k() -> bool:
 
 
 def _cache_folder() -> Path | None:
-    """Return tiktoken's cache folder; None if an empty variable disables the cache."""
     for variable in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
         if (folder := os.environ.get(variable)) is not None:
             return Path(folder) if folder else None
