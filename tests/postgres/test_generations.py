@@ -77,13 +77,13 @@ def test_a_cursor_of_what_is_lost_returns_all_that_is_new_and_says_what_is_lost(
     answer = store.search_changes(SESSION, since=known)
     assert ([hit.id for hit in answer.results], answer.cursor) == ([], before)
     assert answer.message.startswith("The memory continues from a copy that lacks the latest stores")
-    assert f"the ids after {before}, up to {known}, is lost" in answer.message
+    assert f"the ids after {before}, up to {known}, are lost" in answer.message
     new = [add(store, f"new {number}") for number in range(5)]
     assert new == [lost[-1] + JUMP + 1 + number for number in range(5)]
     for query in (None, "new 1"):
         answer = store.search_changes(SESSION, since=known, query=query)
         assert sorted(hit.id for hit in answer.results) == new
-        assert f"the ids after {before}, up to {known}, is lost" in answer.message
+        assert f"the ids after {before}, up to {known}, are lost" in answer.message
     for since, expected in ((before, new), (new[0], new[1:]), (None, [kept, *new])):
         answer = store.search_changes(SESSION, since=since)
         assert [hit.id for hit in answer.results] == expected
