@@ -155,10 +155,9 @@ class ObservationNote(Value):
     beginning: str
 
 
-class StoredText(Value):
-    """The text of a memory, or the part of it that fits, and its origin."""
+class Provenance(Value):
+    """Where a found text comes from, so that readers can tell stored data from instructions."""
 
-    id: int
     memory_type: str
     agent_id: str
     session_id: str | None
@@ -166,6 +165,12 @@ class StoredText(Value):
     task_code: str | None
     title: str | None
     created_at: Time
+
+
+class StoredText(Provenance):
+    """The text of a memory, or the part of it that fits, and its origin."""
+
+    id: int
     content: str
     content_length: int = Field(description="Length of the whole content in characters")
     content_end: int | None = unless_empty(description="Set if content is cut: offset to read on from")
@@ -176,6 +181,28 @@ class StoredText(Value):
     def memory_id(self) -> int:
         """The same as `id`, by its name in results that are parts of a memory."""
         return self.id
+
+
+class Related(Value):
+    """Which newer memories are on a memory's subject."""
+
+    later: list[LaterMemory] = unless_empty([], LATER)
+    later_more: int = unless_zero(LATER_MORE)
+
+
+class Observed(Value):
+    """A report, or an answer that may hold reports."""
+
+    observations: list[ObservationNote] = unless_empty([], OBSERVATIONS)
+
+
+class Ranked(Related):
+    """A result. `similarity` is 2.0 if only filters matched it; `score` is None if nothing was compared."""
+
+    score: Score | None = unless_empty(description=SCORE)
+    match: MatchLevel | None = unless_empty(description=MATCH)
+    copies: list[int] = unless_empty([], COPIES)
+    similarity: Share | None = SCOPED_MATCH
 
 
 class Succession(Value):
@@ -239,42 +266,24 @@ class InContext(Joinable):
     context_after: list[str] = unless_empty([], "Of a short hit: its neighbours in the session")
 
 
-class FoundMemory(MemoryEntry, InContext):
-    """A whole memory in a search result.
+class FoundMemory(Ranked, Observed, MemoryEntry, InContext):
+    """A whole memory in a search result. `similarity` is None if only words matched it."""
 
-    `similarity` is 2.0 if it was matched by filters, None if by words only. `score` is None if nothing was compared.
-    """
-
-    score: Score | None = unless_empty(description=SCORE)
-    match: MatchLevel | None = unless_empty(description=MATCH)
-    later: list[LaterMemory] = unless_empty([], LATER)
-    later_more: int = unless_zero(LATER_MORE)
-    copies: list[int] = unless_empty([], COPIES)
-    observations: list[ObservationNote] = unless_empty([], OBSERVATIONS)
-    similarity: Share | None = SCOPED_MATCH
     source_type: Literal["scoped", "vector", "keyword"] = "scoped"
     sources: list[Source] = unless_both()
 
 
-class Beginning(StoredText, Succession):
+class Beginning(Related, StoredText, Succession):
     """A memory in a list of several: `content` is its first words, or all of a short text."""
 
     session_id: str | None = unless_empty()
     task_code: str | None = unless_empty()
     title: str | None = unless_empty()
     report_id: int | None = unless_empty(description="The report that an observation is about")
-    later: list[LaterMemory] = unless_empty([], LATER)
-    later_more: int = unless_zero(LATER_MORE)
 
 
-class FoundBeginning(Beginning):
-    """The beginning of a memory in an answer of search_changes. `similarity` is 2.0 if it was matched by filters."""
-
-    score: Score | None = unless_empty(description=SCORE)
-    match: MatchLevel | None = unless_empty(description=MATCH)
-    copies: list[int] = unless_empty([], COPIES)
-    observations: list[ObservationNote] = unless_empty([], OBSERVATIONS)
-    similarity: Share | None = SCOPED_MATCH
+class FoundBeginning(Ranked, Observed, Beginning):
+    """The beginning of a memory in an answer of search_changes."""
 
 
 class Omitted(Value):
@@ -284,10 +293,8 @@ class Omitted(Value):
     characters: int
 
 
-class ReportsResult(Result):
-    """Base of results that may hold reports: it names the observations on them."""
-
-    observations: list[ObservationNote] = unless_empty([], OBSERVATIONS)
+class ReportsResult(Observed, Result):
+    """Base of results that may hold reports, with the observations on them."""
 
 
 class SearchResult(Result):
@@ -327,18 +334,6 @@ class SearchMemoriesResult(SearchResult):
     latest_first: bool
 
 
-class Provenance(Value):
-    """Where a found text comes from, so that readers can tell stored data from instructions."""
-
-    memory_type: str
-    agent_id: str
-    session_id: str | None
-    session_iter: int
-    task_code: str | None
-    title: str | None
-    created_at: Time
-
-
 class SharedProvenance(Value):
     """Where found texts come from. Fields that all results of an answer share may be stated once, beside them."""
 
@@ -351,7 +346,7 @@ class SharedProvenance(Value):
     created_at: Time | None = unless_empty()
 
 
-class FoundChunk(SharedProvenance, InContext, Succession):
+class FoundChunk(Ranked, Observed, SharedProvenance, InContext, Succession):
     """A chunk that matched. `similarity` is the cosine of its best passage, None if only words were compared."""
 
     chunk_id: int
@@ -366,18 +361,13 @@ class FoundChunk(SharedProvenance, InContext, Succession):
     header_path: str
     level: int
     score: Score = Field(description=SCORE)
-    match: MatchLevel | None = unless_empty(description=MATCH)
-    later: list[LaterMemory] = unless_empty([], LATER)
-    later_more: int = unless_zero(LATER_MORE)
-    copies: list[int] = unless_empty([], COPIES)
-    observations: list[ObservationNote] = unless_empty([], OBSERVATIONS)
     similarity: Share | None
     source: Literal["chunk"] = "chunk"
     sources: list[Source] = unless_both()
     granularity: Literal["fine"] = "fine"
 
 
-class FoundSection(SharedProvenance, Succession, Joinable):
+class FoundSection(Ranked, Observed, SharedProvenance, Succession, Joinable):
     """A section with matching chunks. `similarity` is the mean of theirs, None if only words were compared."""
 
     memory_id: int
@@ -389,11 +379,6 @@ class FoundSection(SharedProvenance, Succession, Joinable):
     match_ratio: Share
     auto_merged: bool
     score: Score = Field(description=SCORE)
-    match: MatchLevel | None = unless_empty(description=MATCH)
-    later: list[LaterMemory] = unless_empty([], LATER)
-    later_more: int = unless_zero(LATER_MORE)
-    copies: list[int] = unless_empty([], COPIES)
-    observations: list[ObservationNote] = unless_empty([], OBSERVATIONS)
     similarity: Share | None
     source: Literal["expanded_section"] = "expanded_section"
     sources: list[Source] = unless_both()

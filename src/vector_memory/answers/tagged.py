@@ -6,16 +6,13 @@ from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from vector_memory.answers.models import (
-    COPIES,
-    LATER,
-    LATER_MORE,
     MATCH,
     NEXT_CURSOR,
     REDACTED,
     SCORE,
     SUPERSEDED,
-    LaterMemory,
     Omitted,
+    Ranked,
     Result,
     Score,
     Share,
@@ -60,7 +57,7 @@ class TaggedMemory(Succession):
     pinned: bool | None = unless_empty()
 
 
-class FoundTagged(TaggedMemory):
+class FoundTagged(Ranked, TaggedMemory):
     """A tagged memory in a search result, ranked by meaning and words together.
 
     `similarity` is the cosine of the best passage, clipped to 0-1, and `distance` is 1 - `similarity`; both are None
@@ -68,10 +65,6 @@ class FoundTagged(TaggedMemory):
     """
 
     score: Score = Field(description=SCORE)
-    match: MatchLevel | None = unless_empty(description=MATCH)
-    later: list[LaterMemory] = unless_empty([], LATER)
-    later_more: int = unless_zero(LATER_MORE)
-    copies: list[int] = unless_empty([], COPIES)
     similarity: Share | None
     distance: Share | None
     sources: list[Source] = unless_both()
