@@ -10,7 +10,6 @@ from vector_memory.answers.budget import (
     cut,
     fair_shares,
     json_size,
-    omitted_memory,
     size,
 )
 from vector_memory.answers.models import CoarseSearchResult, FoundMemory, MemoryEntry, Omitted
@@ -79,7 +78,7 @@ def test_results_are_packed_best_first_and_the_rest_is_listed_with_its_size() ->
     entries = [entry("x" * 600, number) for number in range(1, 6)]
     kept = ResponseBudget(max_tokens=700).fitting(entries)
     assert [memory.id for memory in kept] == [1, 2]
-    omitted = ResponseBudget(max_tokens=700).omissions(entries, kept, omitted_memory)
+    omitted = ResponseBudget(max_tokens=700).omissions(entries, kept)
     assert omitted == [Omitted(id=number, characters=600) for number in (3, 4, 5)]
 
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 from pydantic import BaseModel
 from pydantic_core import from_json, to_json
 
-from vector_memory.answers.forms import FORM, text_of
+from vector_memory.answers.forms import FORM
 from vector_memory.answers.models import FoundChunk, FoundMemory, FoundSection, Omitted, StoredText
 from vector_memory.domain import Page
 from vector_memory.domain.validation import MAX_LIMIT, check_range
@@ -19,6 +19,7 @@ E = TypeVar("E")
 T = TypeVar("T", bound=BaseModel)
 H = TypeVar("H", bound=FoundChunk | FoundSection)
 M = TypeVar("M", bound=StoredText)
+R = TypeVar("R", bound=FoundChunk | FoundSection | StoredText)
 
 BYTES_PER_TOKEN = 3
 """A conservative value: English prose has about 4.5 bytes of UTF-8 per token, code 3.3, Chinese 3.
@@ -148,7 +149,7 @@ class ResponseBudget:
 
     def _cut_beside(self, hit: H) -> H:
         """Cut the hit's text to fit next to its other fields."""
-        text, start = text_of(hit), hit.content_start or 0
+        text, start = hit.text_field, hit.content_start or 0
         bare = self.slim(hit.model_copy(update={text: ""}))
         part, end = cut_with_end(hit[text], self._bytes - size(bare))
         return cast("H", bare.model_copy(update={text: part} | ({} if end is None else {"content_end": start + end})))
@@ -190,19 +191,17 @@ class ResponseBudget:
             for frame, entry, allowance in zip(bare, entries, shares, strict=False)
         ]
 
-    def packed(
-        self, found: Sequence[T], results: list[T], page: Page, describe: Callable[[T], Omitted], *, more: bool
-    ) -> "Packed[T]":
+    def packed(self, found: Sequence[R], results: list[R], page: Page, *, more: bool) -> "Packed[R]":
         """Return the page with the `results` of `found` that fit. `more`: further results follow."""
-        omitted = self.omissions(found, results, describe)
+        omitted = self.omissions(found, results)
         # A first result that fits into no answer is listed in `omitted`, and the next page starts after it.
         following = page.offset + max(1, len(results))
         left_out = len(found) - len(results)
         return Packed(results, omitted, following if left_out or more else None, left_out)
 
-    def omissions(self, items: Sequence[T], kept: Sequence[T], describe: Callable[[T], Omitted]) -> list[Omitted]:
+    def omissions(self, items: Sequence[R], kept: Sequence[R]) -> list[Omitted]:
         """Return entries of `omitted` for results that did not fit: as many as fit, at least one."""
-        omitted = [describe(item) for item in items[len(kept) :]]
+        omitted = [item.as_omitted for item in items[len(kept) :]]
         totals = accumulate(map(size, omitted))
         room = self._bytes // OMITTED
         return [one for one, total in zip(omitted, totals, strict=True) if total <= room] or omitted[:1]
@@ -271,11 +270,6 @@ class Packed(NamedTuple, Generic[T]):
             return self
         following = self.next_offset if page.cursor is None else None
         return self._replace(next_offset=following, next_cursor=cursors[max(1, len(self.results)) - 1])
-
-
-def omitted_memory(entry: StoredText) -> Omitted:
-    """Return the entry of `omitted` for a memory."""
-    return Omitted(id=entry.id, characters=entry.content_length)
 
 
 def explain(noun: str, answer: Packed[Any], notes: Sequence[str], *, read_with: str) -> str:

@@ -93,11 +93,6 @@ def has_title_in_path(result: FoundChunk | FoundSection) -> bool:
     return result.header_path.partition(" > ")[0].lstrip("#").strip() == result.title
 
 
-def text_of(hit: FoundChunk | FoundSection) -> str:
-    """Return the name of the field that holds a hit's text."""
-    return "chunk_content" if isinstance(hit, FoundChunk) else "section_content"
-
-
 FULL = Form()
 FORM: ContextVar[Form] = ContextVar("FORM", default=FULL)
 """The form of the current call's answer, in which sizes are measured."""

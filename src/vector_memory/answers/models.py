@@ -7,7 +7,7 @@ fields have their default or null (`Result.failed`).
 import re
 from collections.abc import Iterable, Sequence
 from operator import not_
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr
 
@@ -167,6 +167,13 @@ class Provenance(Value):
     created_at: Time
 
 
+class Omitted(Value):
+    """A result that did not fit into the answer: the id of the chunk or memory, and its length in characters."""
+
+    id: int
+    characters: int
+
+
 class StoredText(Provenance):
     """The text of a memory, or the part of it that fits, and its origin."""
 
@@ -181,6 +188,11 @@ class StoredText(Provenance):
     def memory_id(self) -> int:
         """The same as `id`, by its name in results that are parts of a memory."""
         return self.id
+
+    @property
+    def as_omitted(self) -> Omitted:
+        """The entry for the memory in `omitted`."""
+        return Omitted(id=self.id, characters=self.content_length)
 
 
 class Related(Value):
@@ -286,13 +298,6 @@ class FoundBeginning(Ranked, Observed, Beginning):
     """The beginning of a memory in an answer of search_changes."""
 
 
-class Omitted(Value):
-    """A result that did not fit into the answer: the id of the chunk or memory, and its length in characters."""
-
-    id: int
-    characters: int
-
-
 class ReportsResult(Observed, Result):
     """Base of results that may hold reports, with the observations on them."""
 
@@ -365,6 +370,12 @@ class FoundChunk(Ranked, Observed, SharedProvenance, InContext, Succession):
     source: Literal["chunk"] = "chunk"
     sources: list[Source] = unless_both()
     granularity: Literal["fine"] = "fine"
+    text_field: ClassVar[str] = "chunk_content"
+
+    @property
+    def as_omitted(self) -> Omitted:
+        """The entry for the chunk in `omitted`."""
+        return Omitted(id=self.chunk_id, characters=len(self.chunk_content))
 
 
 class FoundSection(Ranked, Observed, SharedProvenance, Succession, Joinable):
@@ -388,6 +399,7 @@ class FoundSection(Ranked, Observed, SharedProvenance, Succession, Joinable):
         description="Set if the section is cut: read on with get_memory_by_id from this offset"
     )
 
+    text_field: ClassVar[str] = "section_content"
     _section_start: int = PrivateAttr()
 
     def model_post_init(self, _context: object) -> None:
@@ -398,6 +410,11 @@ class FoundSection(Ranked, Observed, SharedProvenance, Succession, Joinable):
     def section_start(self) -> int:
         """The offset of the section in the document, which identifies it."""
         return self._section_start
+
+    @property
+    def as_omitted(self) -> Omitted:
+        """The entry for the section in `omitted`."""
+        return Omitted(id=self.memory_id, characters=len(self.section_content))
 
 
 class FineSearchResult(SharedProvenance, SearchResult):

@@ -35,8 +35,8 @@ UNKNOWN_SESSION = "Nothing is stored in this session yet. If other agents use it
 
 
 LOST = (
-    "The memory continues from a copy that lacks the latest stores: the ids after {kept}, up to {known}, are lost. Store "
-    "again what you know of them."
+    "The memory continues from a copy that lacks the latest stores: the ids after {kept}, up to {known}, are lost. "
+    "Store again what you know of them."
 )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vector_memory.answers.budget import ResponseBudget, omitted_memory
+from vector_memory.answers.budget import ResponseBudget
 from vector_memory.answers.documents import TaskContextResult
 from vector_memory.answers.mapping import (
     READ_WITH,
@@ -73,7 +73,7 @@ class TaskContext:
 
         def build(budget: ResponseBudget) -> TaskContextResult:
             handed_out[:] = budget.share(found)
-            omitted = budget.omissions(found, handed_out, omitted_memory)
+            omitted = budget.omissions(found, handed_out)
             return gathered.answer(handed_out, omitted)
 
         answer = self._budget.within(max_tokens or TOKENS).fit(build)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from vector_memory.answers.budget import Packed, ResponseBudget, explain, listed, omitted_memory
+from vector_memory.answers.budget import Packed, ResponseBudget, explain, listed
 from vector_memory.answers.forms import FORM
 from vector_memory.answers.mapping import (
     READ_WITH,
@@ -30,7 +30,6 @@ from vector_memory.answers.models import (
     FoundMemory,
     FoundSection,
     MediumSearchResult,
-    Omitted,
     SearchMemoriesResult,
     SearchResult,
 )
@@ -337,12 +336,12 @@ class Search:
 
     def _with_hits(self, kind: type[H], looked: RankedPage, page: Page) -> H:
         found, around = looked.found, looked.neighbours
-        noun, read_with, omitted = HITS[kind]
+        noun, read_with = NAMED[kind]
 
         def build(budget: ResponseBudget) -> H:
             held: list[Any] = budget.held(found)
             shown = budget.with_more(held, beside(held, around, is_part=page.is_part)) if around else held
-            answer = budget.packed(found, shown, page, omitted, more=looked.more)
+            answer = budget.packed(found, shown, page, more=looked.more)
             fields = looked.fields(answer, explain(noun, answer, looked.notes, read_with=read_with))
             return kind(**fields).noting(looked.judgement.notes)
 
@@ -367,7 +366,7 @@ class Search:
             else:
                 shared = budget.share(found)
                 shown = budget.with_more(shared, beside(shared, known)) if known else shared
-                lines, answer = [], budget.packed(found, shown, page, omitted_memory, more=looked.more)
+                lines, answer = [], budget.packed(found, shown, page, more=looked.more)
             answer = answer.listed(looked.cursors, page)
             fields = looked.fields(answer, summary(answer, looked.notes, scope, self._read_with))
             return kind(
@@ -435,17 +434,7 @@ def chunk_said(hit: Hit, stored: Stored) -> Wording | None:
     return said_in(stored.sources[hit.memory_id], chunk.text, chunk.headings)
 
 
-def omitted_chunk(chunk: FoundChunk) -> Omitted:
-    """Return the entry for a chunk that was left out."""
-    return Omitted(id=chunk.chunk_id, characters=len(chunk.chunk_content))
-
-
 # Sections.
-
-
-def omitted_section(section: FoundSection) -> Omitted:
-    """Return the entry for a section that was left out."""
-    return Omitted(id=section.memory_id, characters=len(section.section_content))
 
 
 def chunks_for(page: Page) -> int:
@@ -549,11 +538,12 @@ COARSE = Grain[Hit](
 
 GRAINS: dict[GrainName, Grain[Any]] = {"chunk": FINE, "section": MEDIUM, "document": COARSE}
 
-HITS: dict[type[SearchResult], tuple[str, str, Callable[[Any], Omitted]]] = {
-    FineSearchResult: ("chunk", "expand_chunk_context", omitted_chunk),
-    MediumSearchResult: ("section", READ_WITH, omitted_section),
+NAMED: dict[type[SearchResult], tuple[str, str]] = {
+    FineSearchResult: ("chunk", "expand_chunk_context"),
+    MediumSearchResult: ("section", READ_WITH),
+    CoarseSearchResult: ("document", READ_WITH),
 }
-"""For each answer, the name of a hit, the tool that reads one, and the entry for one that was left out."""
+"""For each answer, the name of a hit, and the tool that reads one."""
 
 
 def reports_among(scope: Scope, hits: Sequence[J]) -> set[int]:

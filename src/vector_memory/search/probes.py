@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, TypeVar, cast, get_args
 
 from vector_memory.answers.budget import ResponseBudget, explain, listed
-from vector_memory.answers.mapping import READ_WITH, counted_with_copies, said_of_cut
+from vector_memory.answers.mapping import counted_with_copies, said_of_cut
 from vector_memory.answers.models import (
     CoarseSearchResult,
     FineSearchResult,
@@ -13,12 +13,12 @@ from vector_memory.answers.models import (
     FoundMemory,
     FoundSection,
     MediumSearchResult,
-    Omitted,
     SearchResult,
 )
 from vector_memory.domain import LINES, MatchLevel, Page
 from vector_memory.domain.validation import MAX_LIMIT
 from vector_memory.errors import ValidationError
+from vector_memory.search.answer import NAMED
 from vector_memory.search.copies import copies_in, folded, needed_for, whole_runs
 from vector_memory.search.judge import latest_first, on_page
 from vector_memory.search.later import without_repeated
@@ -28,13 +28,6 @@ A = TypeVar("A", FineSearchResult, MediumSearchResult, CoarseSearchResult)
 H = TypeVar("H", bound=FoundChunk | FoundSection | FoundMemory)
 
 Hit = FoundChunk | FoundSection | FoundMemory
-
-NAMED: dict[type[SearchResult], tuple[str, str]] = {
-    FineSearchResult: ("chunk", "expand_chunk_context"),
-    MediumSearchResult: ("section", READ_WITH),
-    CoarseSearchResult: ("document", READ_WITH),
-}
-"""For each answer, the name of a hit, and the tool that reads one."""
 
 MAX_QUERIES = 5
 
@@ -106,7 +99,7 @@ def joined(answers: Sequence[A], found: Sequence[Hit], page: Page, budget: Respo
         shown = []
     else:
         shown = fitted(budget, wanted)
-        lines, packed = [], budget.packed(wanted, shown, page, omitted_hit, more=more)
+        lines, packed = [], budget.packed(wanted, shown, page, more=more)
     levels = [answer.confidence for answer in answers if answer.confidence is not None]
     best = min(levels, key=LEVELS.index, default=None)
     notes = said_with(list(dict.fromkeys(notes_of(answers, best))), left_out, first.superseded)
@@ -178,15 +171,6 @@ def key_of(hit: Hit) -> tuple[int, int]:
 def score_of(hit: Hit) -> float:
     """Return a hit's sort key."""
     return hit.score or 0.0
-
-
-def omitted_hit(hit: Hit) -> Omitted:
-    """Return the entry for a hit that was left out."""
-    if isinstance(hit, FoundChunk):
-        return Omitted(id=hit.chunk_id, characters=len(hit.chunk_content))
-    if isinstance(hit, FoundSection):
-        return Omitted(id=hit.memory_id, characters=len(hit.section_content))
-    return Omitted(id=hit.id, characters=hit.content_length)
 
 
 def notes_of(answers: Sequence[SearchResult], best: MatchLevel | None) -> Iterator[str]:

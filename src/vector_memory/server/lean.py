@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from vector_memory.answers import models
 from vector_memory.answers.documents import DocumentResult, ExpandedChunkResult
-from vector_memory.answers.forms import Form, text_of
+from vector_memory.answers.forms import Form
 from vector_memory.answers.overview import SessionEntry
 from vector_memory.answers.tagged import FoundText, StoreTaggedResult, TaggedMemory
 from vector_memory.domain import LINES, Page, Span
@@ -209,7 +209,7 @@ def joined(hits: Sequence[H]) -> H:
     end = ordered[0].content_start or 0
     text, whole_until = (CUT if end else ""), None
     for position, hit in enumerate(ordered):
-        start, new = hit.content_start or 0, hit[text_of(hit)]
+        start, new = hit.content_start or 0, hit[hit.text_field]
         common = max(0, end - start)
         if common and text.endswith(new[:common]):
             new = new[common:]
@@ -220,7 +220,7 @@ def joined(hits: Sequence[H]) -> H:
     common_titles = takewhile(lambda parts: len(set(parts)) == 1, zip(*titles, strict=False))
     title, shown = " > ".join(parts[0] for parts in common_titles), text.rstrip() + (CUT if end else "")
     copies = sorted({number for hit in hits for number in hit.copies})
-    update = {text_of(best): shown, "title": title, "copies": copies, "content_end": whole_until or end or None}
+    update = {best.text_field: shown, "title": title, "copies": copies, "content_end": whole_until or end or None}
     if isinstance(best, models.FoundChunk) and not best.chunk_index:
         update["chunk_id"] = None  # nothing precedes it, and content_end leads to what follows
         if ordered[0].content_start or best.match == "related":
@@ -255,7 +255,7 @@ def room_of(hit: models.FoundChunk | models.FoundSection, page: Page, share: flo
 
 
 def _cut(hit: H, wanted: Collection[str], whole: int, length: int) -> H:
-    name, start = text_of(hit), hit.content_start or 0
+    name, start = hit.text_field, hit.content_start or 0
     shown = excerpt(hit[name], wanted, length)
     end = start + shown.end if start + shown.end < whole else None
     update = {name: hit[name][slice(*shown)].rstrip(), "content_start": start + shown.start, "content_end": end}
