@@ -17,7 +17,7 @@ from vector_memory.embedding.description import UNKNOWN
 from vector_memory.embedding.known import MINILM
 from vector_memory.errors import ValidationError
 from vector_memory.search import question as questions
-from vector_memory.search import rank, retrieval
+from vector_memory.search import rank
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
@@ -117,7 +117,7 @@ def test_what_the_own_session_has_superseded_is_in_no_other_session(store: Sessi
 def test_what_is_stored_out_of_sight_changes_no_count_of_a_limited_view(
     store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retrieval, "PROBED", 4)
+    monkeypatch.setattr(rank, "PROBED", 4)
     put(store, "a b c d", session_id="seen")
     view = store.limited_to(["s", "seen"])
     before = ask(view).elsewhere

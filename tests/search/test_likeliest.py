@@ -19,7 +19,7 @@ from search.test_equal_units import add_report
 from search.test_exact import fill, open_store
 from vector_memory.domain import Fingerprint, Page, Scope
 from vector_memory.embedding.embedder import Vectors
-from vector_memory.search import rank, retrieval
+from vector_memory.search import rank
 from vector_memory.search.rank import best_of_memories
 from vector_memory.settings import Settings
 from vector_memory.storage.connection import Steps, read
@@ -92,8 +92,7 @@ def test_close_matches_elsewhere_are_counted_with_few_vectors_and_only_among_the
             store.store_memory("report", "w1 w2 w3 w4" if number % 8 else "a b c d", session_id=f"s{number}")
         store.store_memory("report", "w1 w2 w3 w4", session_id="here")
         for probed, wanted in ((1_000, 5), (20, 2)):
-            for module in (rank, retrieval):
-                monkeypatch.setattr(module, "PROBED", probed)
+            monkeypatch.setattr(rank, "PROBED", probed)
             answer = store.search_chunks("a b c d", Scope("report", session_id="here"), Page(limit=5))
             assert answer.elsewhere == {"other_sessions": wanted}
     assert 0 < max(compared) <= 4 * 12

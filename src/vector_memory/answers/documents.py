@@ -2,39 +2,23 @@
 
 from pydantic import Field
 
-from vector_memory.answers.models import (
-    SUPERSEDED,
-    Beginning,
-    LaterMemory,
-    MemoryEntry,
-    ObservationNote,
-    Omitted,
-    Provenance,
-    ReportsResult,
-    Result,
-    Share,
-    Succession,
-    Time,
-    Value,
-    unless_empty,
-    unless_zero,
-)
+from vector_memory.answers import models
 
 
-class TaskContextResult(ReportsResult):
+class TaskContextResult(models.ReportsResult):
     """What an agent needs to continue a session. Reports, notes and observations are shortened to their beginnings."""
 
-    pinned: list[Beginning] = unless_empty([])
-    session_context: MemoryEntry | None = None
-    input_prompts: list[Beginning] = Field(default=[])
-    recent_reports: list[Beginning] = Field(default=[])
-    recent_working_memory: list[Beginning] = Field(default=[])
-    recent_observations: list[Beginning] = Field(default=[])
-    superseded: int = unless_zero(SUPERSEDED)
-    omitted: list[Omitted] = unless_empty([])
+    pinned: list[models.Beginning] = models.unless_empty([])
+    session_context: models.MemoryEntry | None = None
+    input_prompts: list[models.Beginning] = Field(default=[])
+    recent_reports: list[models.Beginning] = Field(default=[])
+    recent_working_memory: list[models.Beginning] = Field(default=[])
+    recent_observations: list[models.Beginning] = Field(default=[])
+    superseded: int = models.unless_zero(models.SUPERSEDED)
+    omitted: list[models.Omitted] = models.unless_empty([])
 
 
-class ChunkEntry(Value):
+class ChunkEntry(models.Value):
     """A chunk as a part of its document."""
 
     chunk_id: int
@@ -45,25 +29,25 @@ class ChunkEntry(Value):
     level: int
 
 
-class ExpandedChunkResult(ReportsResult, Succession):
+class ExpandedChunkResult(models.ReportsResult, models.Succession):
     """A chunk with its neighbours. `expanded_content` is the part of the document that they cover, without overlaps."""
 
     memory_id: int
     memory_type: str
     agent_id: str
     session_id: str | None = None
-    created_at: Time
+    created_at: models.Time
     target_chunk_index: int
     context_window: int
     chunks_returned: int = 0
     expanded_content: str
-    content_end: int | None = unless_empty(
+    content_end: int | None = models.unless_empty(
         description="Set if a chunk is cut: read on with get_memory_by_id from this offset"
     )
     chunks: list[ChunkEntry] = Field(default=[])
 
 
-class DocumentResult(ReportsResult, Succession):
+class DocumentResult(models.ReportsResult, models.Succession):
     """A document as stored, or the part of it that fits."""
 
     memory_id: int
@@ -72,19 +56,19 @@ class DocumentResult(ReportsResult, Succession):
     memory_type: str
     agent_id: str
     session_id: str | None = None
-    created_at: Time
+    created_at: models.Time
     chunk_count: int
     content_length: int = Field(description="Length of the whole content in characters")
-    content_end: int | None = unless_empty(description="Set if content is cut: offset to read on from")
+    content_end: int | None = models.unless_empty(description="Set if content is cut: offset to read on from")
 
 
-class MemoryResult(ReportsResult):
+class MemoryResult(models.ReportsResult):
     """One memory."""
 
-    memory: MemoryEntry
+    memory: models.MemoryEntry
 
 
-class ExportResult(Result):
+class ExportResult(models.Result):
     """A written file."""
 
     file_path: str
@@ -92,23 +76,23 @@ class ExportResult(Result):
     bytes_written: int
 
 
-class AmendResult(Result):
+class AmendResult(models.Result):
     """A memory's title, description, tags and pin after a change."""
 
     memory_id: int
-    title: str | None = unless_empty()
-    description: str | None = unless_empty()
-    tags: list[str] = unless_empty([])
+    title: str | None = models.unless_empty()
+    description: str | None = models.unless_empty()
+    tags: list[str] = models.unless_empty([])
 
 
-class SupersedeResult(Result):
+class SupersedeResult(models.Result):
     """The memories that a memory supersedes now."""
 
     memory_id: int
     supersedes: list[int] = Field(default=[])
 
 
-class NearMemory(Provenance):
+class NearMemory(models.Provenance):
     """A memory whose mean vector is near. `beginning` is the first words of its content.
 
     `is_copy`: the newer of the two repeats all of the older one.
@@ -116,26 +100,26 @@ class NearMemory(Provenance):
 
     memory_id: int
     beginning: str
-    similarity: Share
+    similarity: models.Share
     is_copy: bool
 
 
-class MemoryPage(Value):
+class MemoryPage(models.Value):
     """Everything about a memory, uncut.
 
     `observations`: those on it, if it is a report. `later`: the newest memories on its subject; `later_more` counts
     further ones.
     """
 
-    memory: MemoryEntry
+    memory: models.MemoryEntry
     chunks: list[ChunkEntry]
-    observations: list[ObservationNote]
+    observations: list[models.ObservationNote]
     nearest: list[NearMemory]
-    later: list[LaterMemory] = Field(default=[])
+    later: list[models.LaterMemory] = Field(default=[])
     later_more: int = 0
 
 
-class DeleteResult(Result):
+class DeleteResult(models.Result):
     """A deleted memory."""
 
     memory_id: int

@@ -6,20 +6,13 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from vector_memory.answers.models import (
-    FineSearchResult,
-    FoundChunk,
-    FoundSection,
-    MediumSearchResult,
-    Result,
-    SharedProvenance,
-)
+from vector_memory.answers import models
 from vector_memory.answers.tagged import FoundText
 from vector_memory.domain import Page
 
-H = TypeVar("H", bound=FoundChunk | FoundSection)
+H = TypeVar("H", bound=models.FoundChunk | models.FoundSection)
 
-ORIGIN = set(SharedProvenance.model_fields)
+ORIGIN = set(models.SharedProvenance.model_fields)
 """The fields with the origin of a found text."""
 
 
@@ -36,7 +29,7 @@ class Form:
         """Return a result, or a part of one, as it is sent, to measure its size."""
         return result
 
-    def sent(self, result: Result) -> dict[str, Any]:
+    def sent(self, result: models.Result) -> dict[str, Any]:
         """Return a result as it is sent."""
         return result.model_dump(mode="json")
 
@@ -56,16 +49,16 @@ class Form:
         """Cut passages of files to the text that this form shows."""
         return [*passages]
 
-    def without_repeats(self, answer: Result) -> Result:
+    def without_repeats(self, answer: models.Result) -> models.Result:
         """Remove repetition from an answer with chunks or sections; return any other unchanged.
 
         Fields common to all results are stated once beside them, those common to a memory's results only in its first
         one. Every result keeps its date, every section its document's title.
         """
-        if not isinstance(answer, FineSearchResult | MediumSearchResult):
+        if not isinstance(answer, models.FineSearchResult | models.MediumSearchResult):
             return answer
         shared: dict[str, Any] = {}
-        kept = {"created_at"} | ({"title"} if isinstance(answer, MediumSearchResult) else set())
+        kept = {"created_at"} | ({"title"} if isinstance(answer, models.MediumSearchResult) else set())
         if len(answer.results) > 1:
             first, *others = ({name: result[name] for name in ORIGIN} for result in answer.results)
             alike = {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
@@ -80,7 +73,9 @@ class Form:
             if result.observations:
                 emptied |= {"observations": []} if result.memory_id in noted else {}
                 noted.add(result.memory_id)
-            left_out |= {"content_start"} if isinstance(result, FoundChunk) and result.content_end is None else set()
+            left_out |= (
+                {"content_start"} if isinstance(result, models.FoundChunk) and result.content_end is None else set()
+            )
             results.append(result.model_copy(update=dict.fromkeys(left_out) | emptied))
             seen.add(result.memory_id)
         if all(map(has_title_in_path, answer.results)):
@@ -88,7 +83,7 @@ class Form:
         return answer.model_copy(update={**shared, "results": results})
 
 
-def has_title_in_path(result: FoundChunk | FoundSection) -> bool:
+def has_title_in_path(result: models.FoundChunk | models.FoundSection) -> bool:
     """Whether the heading path begins with the title."""
     return result.header_path.partition(" > ")[0].lstrip("#").strip() == result.title
 

@@ -7,29 +7,19 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
+from vector_memory.answers import models
 from vector_memory.answers.budget import cut
-from vector_memory.answers.models import (
-    Beginning,
-    FoundBeginning,
-    FoundChunk,
-    FoundMemory,
-    FoundSection,
-    MemoryEntry,
-    ObservationNote,
-    SharedProvenance,
-    StoredText,
-)
 from vector_memory.domain import AsOf, MemoryKind, Scope
 from vector_memory.storage.base import Reader
 from vector_memory.storage.connection import Steps, read
 from vector_memory.storage.records import Memory, Origin
 
-R = TypeVar("R", FoundChunk, FoundSection, FoundMemory, FoundBeginning)
+R = TypeVar("R", models.FoundChunk, models.FoundSection, models.FoundMemory, models.FoundBeginning)
 
-SHOWN = [one.name for one in fields(Memory) if one.name in MemoryEntry.model_fields]
+SHOWN = [one.name for one in fields(Memory) if one.name in models.MemoryEntry.model_fields]
 """The fields of a memory that results contain."""
 
-PLACE_OF, SHOWN_OF = attrgetter(*SharedProvenance.model_fields), attrgetter(*SHOWN)
+PLACE_OF, SHOWN_OF = attrgetter(*models.SharedProvenance.model_fields), attrgetter(*SHOWN)
 
 HASH_SHOWN = 16
 """Hex digits of the content's SHA-256 in results."""
@@ -54,20 +44,20 @@ class Superseded(NamedTuple):
     by: Mapping[int, list[int]] = MappingProxyType({})
 
 
-def said_of_cut(entries: Sequence[StoredText], read_with: str = READ_WITH) -> str:
+def said_of_cut(entries: Sequence[models.StoredText], read_with: str = READ_WITH) -> str:
     """Explain how to read memories whose content is cut; empty if none is."""
     count = sum(entry.content_end is not None for entry in entries)
     return f" {count} shortened to fit: read on with {read_with} and offset = content_end." if count else ""
 
 
-def memory_entry(memory: Memory) -> MemoryEntry:
+def memory_entry(memory: Memory) -> models.MemoryEntry:
     """Return a memory as an entry of a result."""
-    return MemoryEntry(**shown(memory))
+    return models.MemoryEntry(**shown(memory))
 
 
-def found_memory(memory: Memory, **ranked: Any) -> FoundMemory:
+def found_memory(memory: Memory, **ranked: Any) -> models.FoundMemory:
     """Return a memory as a search result. `ranked`: further fields; none if only filters matched it."""
-    return FoundMemory(**shown(memory), **ranked)
+    return models.FoundMemory(**shown(memory), **ranked)
 
 
 def shown(memory: Memory) -> dict[str, Any]:
@@ -76,7 +66,7 @@ def shown(memory: Memory) -> dict[str, Any]:
     return dict(zip(SHOWN, SHOWN_OF(memory), strict=True)) | derived | {"pinned": memory.pinned or None}
 
 
-def said_of_beginnings(entries: Sequence[StoredText]) -> str:
+def said_of_beginnings(entries: Sequence[models.StoredText]) -> str:
     """Explain how to read memories of which only the beginning is shown; empty if there are none."""
     count = sum(entry.content_end is not None for entry in entries)
     return (
@@ -87,26 +77,28 @@ def said_of_beginnings(entries: Sequence[StoredText]) -> str:
 def beginning(memory: Memory, length: int | None = BEGINNING) -> dict[str, Any]:
     """Return the fields of a memory's beginning of at most `length` bytes; None: its whole content."""
     text, end = (memory.content, None) if length is None else cut(memory.content, 0, length)
-    held = {name: value for name, value in shown(memory).items() if name in Beginning.model_fields}
+    held = {name: value for name, value in shown(memory).items() if name in models.Beginning.model_fields}
     about = memory.metadata.get("parent_report_id")
     return held | {"content": text, "content_end": end, "report_id": about if isinstance(about, int) else None}
 
 
-def observations_on(reader: Reader, sources: Iterable[Memory | Origin], as_of: AsOf = None) -> list[ObservationNote]:
+def observations_on(
+    reader: Reader, sources: Iterable[Memory | Origin], as_of: AsOf = None
+) -> list[models.ObservationNote]:
     """Return `notes_on` the reports among memories."""
     return notes_on(reader, {source.id for source in sources if source.memory_type == MemoryKind.REPORT}, as_of)
 
 
 @read
-def notes_on(reader: Reader, report_ids: Collection[int], as_of: AsOf = None) -> Steps[list[ObservationNote]]:
+def notes_on(reader: Reader, report_ids: Collection[int], as_of: AsOf = None) -> Steps[list[models.ObservationNote]]:
     """Return the latest observations on reports: corrections first, then oldest first."""
     if not report_ids:
         return []
     found = yield from reader.memories.observations_on.steps(sorted(report_ids), NOTED, NOTE, Scope(as_of=as_of))
-    return [ObservationNote.model_validate(one, from_attributes=True) for one in found]
+    return [models.ObservationNote.model_validate(one, from_attributes=True) for one in found]
 
 
-def with_notes(results: Sequence[R], notes: Sequence[ObservationNote]) -> list[R]:
+def with_notes(results: Sequence[R], notes: Sequence[models.ObservationNote]) -> list[R]:
     """Add observations to the results they are about, except to weaker matches."""
     return [
         result.model_copy(update={"observations": [note for note in notes if note.report_id == result.memory_id]})
@@ -148,11 +140,11 @@ def succession_of(reader: Reader, memory_id: int) -> dict[str, Any]:
     }
 
 
-def counted_with_copies(results: Iterable[FoundChunk | FoundSection | FoundMemory]) -> int:
+def counted_with_copies(results: Iterable[models.FoundChunk | models.FoundSection | models.FoundMemory]) -> int:
     """Count results and the copies merged into them."""
     return sum(1 + len(result.copies) for result in results)
 
 
 def provenance(source: Memory | Origin) -> dict[str, Any]:
     """Return the fields with the origin of a found text."""
-    return dict(zip(SharedProvenance.model_fields, PLACE_OF(source), strict=True))
+    return dict(zip(models.SharedProvenance.model_fields, PLACE_OF(source), strict=True))

@@ -2,19 +2,10 @@
 
 from pydantic import Field
 
-from vector_memory.answers.models import (
-    SUPERSEDED,
-    Provenance,
-    Result,
-    Succession,
-    Time,
-    Value,
-    unless_empty,
-    unless_zero,
-)
+from vector_memory.answers import models
 
 
-class SessionStatsResult(Result):
+class SessionStatsResult(models.Result):
     """Counts of a session's memories. `without_vectors`: those found only by words so far."""
 
     session_id: str
@@ -24,57 +15,61 @@ class SessionStatsResult(Result):
     total_chunks: int = 0
     without_vectors: int = 0
     latest_iteration: int | None = None
-    earliest_created: Time | None = None
-    latest_created: Time | None = None
+    earliest_created: models.Time | None = None
+    latest_created: models.Time | None = None
 
 
-class TimelineEntry(Provenance, Succession):
+class TimelineEntry(models.Provenance, models.Succession):
     """A memory in a timeline. `beginning` is the first words of its content."""
 
     memory_id: int
     beginning: str
     content_length: int
     chunk_count: int
-    access_count: int = unless_zero("How often agents have read it")
+    access_count: int = models.unless_zero("How often agents have read it")
     pinned: bool = Field(default=False, exclude_if=lambda is_pinned: not is_pinned)
 
 
-class TimelineResult(Result):
+class TimelineResult(models.Result):
     """Memories, oldest first. `total_memories` also counts those beyond the limit."""
 
     entries: list[TimelineEntry] = Field(default=[])
     total_memories: int = 0
-    superseded: int = unless_zero(SUPERSEDED)
+    superseded: int = models.unless_zero(models.SUPERSEDED)
 
 
-class ReviewedMemory(Value):
+class ReviewedMemory(models.Value):
     """A memory in a review. `content` is its first words."""
 
     id: int
     memory_type: str
-    title: str | None = unless_empty()
+    title: str | None = models.unless_empty()
     agent_id: str
-    session_id: str | None = unless_empty()
-    created_at: Time
+    session_id: str | None = models.unless_empty()
+    created_at: models.Time
     content: str
 
 
 class ReviewLine(ReviewedMemory):
     """A memory to look at: one with a later one on its subject, or an old one that was never read."""
 
-    later: ReviewedMemory | None = unless_empty(description="The last memory on its subject: it may replace this one")
-    differences: list[str] = unless_empty([], "What the later one has in place of this one's values")
-    is_repeated: bool = unless_empty(default=False, description="Whether the later one says all that this one says")
+    later: ReviewedMemory | None = models.unless_empty(
+        description="The last memory on its subject: it may replace this one"
+    )
+    differences: list[str] = models.unless_empty([], "What the later one has in place of this one's values")
+    is_repeated: bool = models.unless_empty(
+        default=False, description="Whether the later one says all that this one says"
+    )
 
 
-class ReviewResult(Result):
+class ReviewResult(models.Result):
     """What to check in a memory, likely contradictions first. `total` also counts lines that are not shown."""
 
     lines: list[ReviewLine] = Field(default=[])
     total: int = 0
 
 
-class ActiveHour(Value):
+class ActiveHour(models.Value):
     """How many memories an agent stored in an hour, such as 2026-11-27T21, in UTC."""
 
     hour: str
@@ -82,13 +77,13 @@ class ActiveHour(Value):
     memories: int
 
 
-class ActivityResult(Result):
+class ActivityResult(models.Result):
     """Who stored how much and when, by hour and agent; hours and agents without memories are left out."""
 
     hours: list[ActiveHour] = Field(default=[])
 
 
-class MemoryStatsResult(Result):
+class MemoryStatsResult(models.Result):
     """Counts of the whole file. `embedding_model` is the model that computed its vectors.
 
     `pending_vectors`: number of memories whose vectors are being computed now.
@@ -103,11 +98,11 @@ class MemoryStatsResult(Result):
     pending_vectors: int = 0
     embedding_model: str | None = None
     database_bytes: int = 0
-    earliest_created: Time | None = None
-    latest_created: Time | None = None
+    earliest_created: models.Time | None = None
+    latest_created: models.Time | None = None
 
 
-class SessionEntry(Value):
+class SessionEntry(models.Value):
     """A session. `agent_id` stored last, `agents` are the first agents by name, `agent_count` counts all of them."""
 
     session_id: str
@@ -115,18 +110,18 @@ class SessionEntry(Value):
     agents: list[str]
     agent_count: int
     memory_count: int
-    latest_activity: Time
+    latest_activity: models.Time
     memory_types: dict[str, int]
 
 
-class SessionsResult(Result):
+class SessionsResult(models.Result):
     """Sessions, latest activity first. `total_sessions` also counts those beyond the limit."""
 
     sessions: list[SessionEntry] = Field(default=[])
     total_sessions: int = 0
 
 
-class CleanupResult(Result):
+class CleanupResult(models.Result):
     """What was deleted or, in a dry run, would be."""
 
     memories_deleted: int = 0
@@ -141,7 +136,7 @@ class PolicyResult(CleanupResult):
     by_rule: dict[str, int] = Field(default={})
 
 
-class BackfillResult(Result):
+class BackfillResult(models.Result):
     """Counts of a backfill."""
 
     memories_processed: int = 0
@@ -149,7 +144,7 @@ class BackfillResult(Result):
     memories_remaining: int = 0
 
 
-class SearchStatistics(Value):
+class SearchStatistics(models.Value):
     """Latencies of this process's most recent searches, in seconds."""
 
     total_queries: int

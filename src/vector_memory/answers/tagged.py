@@ -5,31 +5,13 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from vector_memory.answers.models import (
-    MATCH,
-    NEXT_CURSOR,
-    REDACTED,
-    SCORE,
-    SUPERSEDED,
-    Omitted,
-    Ranked,
-    Result,
-    Score,
-    Share,
-    Source,
-    Succession,
-    Time,
-    Value,
-    unless_both,
-    unless_empty,
-    unless_zero,
-)
+from vector_memory.answers import models
 from vector_memory.domain import MatchLevel
 
 Health = Literal["healthy", "warning", "critical"]
 
 
-class StoreTaggedResult(Result):
+class StoreTaggedResult(models.Result):
     """Receipt of a tagged memory. `category` and `tags` are as stored, in canonical form."""
 
     memory_id: int
@@ -37,74 +19,76 @@ class StoreTaggedResult(Result):
     category: str
     tags: list[str] = Field(default=[], description="In canonical form")
     rejected_tags: list[str] = Field(default=[], description="Not stored: message gives the reason")
-    redacted: int = unless_zero(REDACTED)
-    created_at: Time
-    expires_at: Time | None = unless_empty()
+    redacted: int = models.unless_zero(models.REDACTED)
+    created_at: models.Time
+    expires_at: models.Time | None = models.unless_empty()
 
 
-class TaggedMemory(Succession):
+class TaggedMemory(models.Succession):
     """A tagged memory. `content_end` is set if the content is cut: read on from that offset."""
 
     id: int
     content: str
     category: str
     tags: list[str]
-    created_at: Time
+    created_at: models.Time
     access_count: int = Field(description="Number of times it was read by id")
     content_length: int = Field(description="Length of the whole content in characters")
-    content_end: int | None = unless_empty(description="Set if content is cut: offset to read on from")
-    expires_at: Time | None = unless_empty()
-    pinned: bool | None = unless_empty()
+    content_end: int | None = models.unless_empty(description="Set if content is cut: offset to read on from")
+    expires_at: models.Time | None = models.unless_empty()
+    pinned: bool | None = models.unless_empty()
 
 
-class FoundTagged(Ranked, TaggedMemory):
+class FoundTagged(models.Ranked, TaggedMemory):
     """A tagged memory in a search result, ranked by meaning and words together.
 
     `similarity` is the cosine of the best passage, clipped to 0-1, and `distance` is 1 - `similarity`; both are None
     if only words were compared.
     """
 
-    score: Score = Field(description=SCORE)
-    similarity: Share | None
-    distance: Share | None
-    sources: list[Source] = unless_both()
+    score: models.Score = Field(description=models.SCORE)
+    similarity: models.Share | None
+    distance: models.Share | None
+    sources: list[models.Source] = models.unless_both()
 
 
-class SearchTaggedResult(Result):
+class SearchTaggedResult(models.Result):
     """Tagged memories, best first. `total` counts those that pass the filters, `count` those in this answer."""
 
     query: str | None = None
     results: list[FoundTagged] = Field(default=[], description="Best first")
     total: int = 0
     count: int = 0
-    next_offset: int | None = unless_empty(description="Set if there is more: send it as offset")
-    omitted: list[Omitted] = unless_empty([], "Results that did not fit")
-    confidence: MatchLevel | None = unless_empty(description="The best match")
-    weak: int = unless_zero("Weak matches left out; next_offset leads to them")
-    superseded: int = unless_zero(SUPERSEDED)
-    elsewhere: dict[str, int] = unless_empty({}, "If nothing is strong: strong matches with other categories and tags")
-    trace: dict[str, Any] | None = unless_empty(description="If explain was sent: how candidates were measured")
+    next_offset: int | None = models.unless_empty(description="Set if there is more: send it as offset")
+    omitted: list[models.Omitted] = models.unless_empty([], "Results that did not fit")
+    confidence: MatchLevel | None = models.unless_empty(description="The best match")
+    weak: int = models.unless_zero("Weak matches left out; next_offset leads to them")
+    superseded: int = models.unless_zero(models.SUPERSEDED)
+    elsewhere: dict[str, int] = models.unless_empty(
+        {}, "If nothing is strong: strong matches with other categories and tags"
+    )
+    trace: dict[str, Any] | None = models.unless_empty(description="If explain was sent: how candidates were measured")
 
 
-class RecentTaggedResult(Result):
+class RecentTaggedResult(models.Result):
     """Tagged memories, newest first. `total` counts all of them, `count` those in this answer."""
 
     results: list[TaggedMemory] = Field(default=[], description="Newest first")
     total: int = 0
     count: int = 0
-    superseded: int = unless_zero(SUPERSEDED)
-    next_offset: int | None = unless_empty(description="Set if there is more: send it as offset")
-    next_cursor: str | None = unless_empty(description=NEXT_CURSOR)
-    omitted: list[Omitted] = unless_empty([], "Results that did not fit")
+    superseded: int = models.unless_zero(models.SUPERSEDED)
+    next_offset: int | None = models.unless_empty(description="Set if there is more: send it as offset")
+    next_cursor: str | None = models.unless_empty(description=models.NEXT_CURSOR)
+    omitted: list[models.Omitted] = models.unless_empty([], "Results that did not fit")
 
 
-class TaggedMemoryResult(Result):
+class TaggedMemoryResult(models.Result):
     """One tagged memory."""
 
     memory: TaggedMemory | None = None
 
 
-class TaggedStatsResult(Result):
+class TaggedStatsResult(models.Result):
     """Counts of the tagged memories, and the remaining capacity. The size is that of the whole file."""
 
     total_memories: int = 0
@@ -116,26 +100,26 @@ class TaggedStatsResult(Result):
     health_status: Health | None = None
 
 
-class ClearResult(Result):
+class ClearResult(models.Result):
     """What a cleanup deleted, and how many tagged memories are left."""
 
     deleted_count: int = 0
     remaining_count: int = 0
 
 
-class CanonicalTagEntry(Value):
+class CanonicalTagEntry(models.Value):
     """A canonical tag. `frequency` counts the memories ever stored with it, including deleted ones."""
 
     tag: str
     frequency: int
-    created_at: Time
+    created_at: models.Time
 
 
-class TagPage(Result):
+class TagPage(models.Result):
     """Base of the results about tags. `total` also counts those that did not fit."""
 
     total: int = 0
-    next_offset: int | None = unless_empty(description="Set if there is more: send it as offset")
+    next_offset: int | None = models.unless_empty(description="Set if there is more: send it as offset")
 
 
 class UniqueTagsResult(TagPage):
@@ -165,21 +149,21 @@ class TagWeightsResult(TagPage):
 # Results of the tools for Markdown files. Keys are in camel case, as in the specification.
 
 
-class FileResult(Result):
+class FileResult(models.Result):
     """Base of the results."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True)
 
 
-class FoundText(Value):
+class FoundText(models.Value):
     """A passage of a file that matched. `score`, from 0 to 1, combines meaning and words."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True)
 
     path: str
     text: str
-    score: Score = Field(description=SCORE)
-    match: MatchLevel | None = unless_empty(description=MATCH)
+    score: models.Score = Field(description=models.SCORE)
+    match: MatchLevel | None = models.unless_empty(description=models.MATCH)
     start_line: int = Field(description="Starts at 1")
     end_line: int = Field(description="Last line of text")
 
@@ -189,7 +173,7 @@ class FileSearchResult(FileResult):
 
     results: list[FoundText] = Field(default=[])
     index_complete: bool | None = Field(default=None, description="false: some files or vectors are not indexed yet")
-    trace: dict[str, Any] | None = unless_empty(description="If explain was sent: how candidates were measured")
+    trace: dict[str, Any] | None = models.unless_empty(description="If explain was sent: how candidates were measured")
 
 
 class FileTextResult(FileResult):
@@ -215,7 +199,7 @@ class FileStatusResult(FileResult):
 
     files: int | None = None
     chunks: int | None = None
-    last_indexed: Time | None = None
+    last_indexed: models.Time | None = None
     model: str | None = None
     dimensions: int | None = None
     db_size_bytes: int | None = None

@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
+from vector_memory.domain import validation
 from vector_memory.domain.fields import ANY as ANY
 from vector_memory.domain.fields import FILTERS, MEMORY_COLUMNS
 from vector_memory.domain.fields import STORED as STORED
@@ -22,23 +23,6 @@ from vector_memory.domain.text import Fingerprint as Fingerprint
 from vector_memory.domain.text import Span as Span
 from vector_memory.domain.times import check_lifetime, past_time
 from vector_memory.domain.times import utc_now as utc_now
-from vector_memory.domain.validation import (
-    LARGEST,
-    MAX_CONTENT,
-    MAX_IDENTIFIER,
-    MAX_LIMIT,
-    MAX_OFFSET,
-    MAX_TITLE,
-    MIN_TOKENS,
-    check_label,
-    check_metadata,
-    check_optional_label,
-    check_range,
-    parse_choice,
-    parse_id,
-    parse_ids,
-    with_facts,
-)
 from vector_memory.errors import ValidationError
 
 NAME_SHOWN = 100
@@ -153,11 +137,11 @@ class NewMemory:
     @classmethod
     def of(cls, kind: MemoryKind | str, content: str, **fields: Unpack[MemoryFields]) -> "NewMemory":
         """Create a memory from a caller's values. Fields that only some kinds have are also kept in the metadata."""
-        kind = parse_choice("memory_type", kind, MemoryKind)
+        kind = validation.parse_choice("memory_type", kind, MemoryKind)
         if kind is MemoryKind.TAGGED:
             raise ValidationError("Store tagged memories with store_memory, which normalizes their tags.")
         parent = fields.get("parent_report_id")
-        report_id = None if parent is None else parse_id("parent_report_id", parent)
+        report_id = None if parent is None else validation.parse_id("parent_report_id", parent)
         extra: dict[str, Any] = {} if report_id is None else {"parent_report_id": report_id}
         if corrects := fields.get("corrects"):
             if not isinstance(corrects, bool):
@@ -166,8 +150,8 @@ class NewMemory:
                 raise ValidationError("corrects needs parent_report_id: the report that is partly wrong.")
             extra["corrects"] = True
         if kind is MemoryKind.KNOWLEDGE_BASE:
-            extra["title"] = check_label("title", fields.get("title"), MAX_TITLE)
-            category = check_optional_label("category", fields.get("category"), MAX_IDENTIFIER)
+            extra["title"] = validation.check_label("title", fields.get("title"), validation.MAX_TITLE)
+            category = validation.check_optional_label("category", fields.get("category"), validation.MAX_IDENTIFIER)
             extra["category"] = category or DEFAULT_CATEGORY
         sent: dict[str, Any] = {"agent_id": MAIN_AGENT}
         for name, check in SENT.items():
@@ -177,20 +161,20 @@ class NewMemory:
         return cls(
             kind=kind,
             content=content,
-            metadata=with_facts(check_metadata(fields.get("metadata")), extra),
+            metadata=validation.with_facts(validation.check_metadata(fields.get("metadata")), extra),
             parent_report_id=report_id,
             created_at=None if created_at is None else past_time("created_at", created_at),
-            supersedes=parse_ids("supersedes", fields.get("supersedes")),
+            supersedes=validation.parse_ids("supersedes", fields.get("supersedes")),
             expires_at=check_lifetime(ttl_days, fields.get("expires_at")),
             ttl_days=ttl_days,
             **sent,
         )
 
     def __post_init__(self) -> None:
-        check_label("content", self.content, MAX_CONTENT)
-        check_label("agent_id", self.agent_id, MAX_IDENTIFIER)
+        validation.check_label("content", self.content, validation.MAX_CONTENT)
+        validation.check_label("agent_id", self.agent_id, validation.MAX_IDENTIFIER)
         if TRAITS[self.kind].session_scoped:
-            check_label("session_id", self.session_id, MAX_IDENTIFIER)
+            validation.check_label("session_id", self.session_id, validation.MAX_IDENTIFIER)
         elif self.session_id is not None:
             raise ValidationError(f"A {self.kind} belongs to no session: omit session_id.")
         for name, check in SENT.items():
@@ -315,7 +299,7 @@ class SearchMode(StrEnum):
     @classmethod
     def of(cls, value: "SearchMode | str | None") -> "SearchMode | None":
         """Parse a mode from its wire name; None stays None."""
-        return None if value is None else parse_choice("search_mode", value, cls)
+        return None if value is None else validation.parse_choice("search_mode", value, cls)
 
 
 class SearchOrder(StrEnum):
@@ -327,7 +311,7 @@ class SearchOrder(StrEnum):
     @classmethod
     def of(cls, value: "SearchOrder | str | None") -> "SearchOrder | None":
         """Parse an order from its wire name; None stays None."""
-        return None if value is None else parse_choice("order", value, cls)
+        return None if value is None else validation.parse_choice("order", value, cls)
 
 
 class FileSource(StrEnum):
@@ -380,12 +364,12 @@ class Page:
             raise ValidationError(f'detail must be "{LINES}": leave it out for whole texts.')
         if self.prefer not in (None, LATEST):
             raise ValidationError(f'prefer must be "{LATEST}": leave it out for the best match first.')
-        check_range("limit", self.limit, 1, MAX_LIMIT)
-        check_range("offset", self.offset, 0, MAX_OFFSET)
+        validation.check_range("limit", self.limit, 1, validation.MAX_LIMIT)
+        validation.check_range("offset", self.offset, 0, validation.MAX_OFFSET)
         if self.cursor is not None and self.offset:
             raise ValidationError("Send cursor or offset, not both.")
         if self.max_tokens is not None:
-            check_range("max_tokens", self.max_tokens, MIN_TOKENS, LARGEST)
+            validation.check_range("max_tokens", self.max_tokens, validation.MIN_TOKENS, validation.LARGEST)
 
     @classmethod
     def checked(cls, value: object) -> "Page":
@@ -397,7 +381,9 @@ class Page:
     @classmethod
     def of_notes(cls, limit: int, offset: int, prefer: str | None = None, cursor: str | None = None) -> "Page":
         """Return a page of tagged memories. Raises ValidationError."""
-        return cls(limit=check_range("limit", limit, 1, MAX_NOTES), offset=offset, prefer=prefer, cursor=cursor)
+        return cls(
+            limit=validation.check_range("limit", limit, 1, MAX_NOTES), offset=offset, prefer=prefer, cursor=cursor
+        )
 
     @property
     def folds(self) -> bool:

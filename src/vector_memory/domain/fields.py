@@ -10,20 +10,8 @@ from enum import Enum, StrEnum, auto
 from functools import partial
 from typing import Any, NamedTuple
 
+from vector_memory.domain import validation
 from vector_memory.domain.times import beginning_of, end_of
-from vector_memory.domain.validation import (
-    LARGEST,
-    MAX_DESCRIPTION,
-    MAX_IDENTIFIER,
-    MAX_QUERY,
-    MAX_TAGS,
-    MAX_TITLE,
-    check_optional_label,
-    check_range,
-    check_tags,
-    parse_choice,
-    parse_iteration,
-)
 
 REVISION = 0
 """Part of the version of each engine's tables: raise it with every change of a column here."""
@@ -101,27 +89,29 @@ class MemoryField(NamedTuple):
 T, F = FieldType, MemoryField
 
 
-def text(name: str, most: int = MAX_IDENTIFIER, **others: Any) -> MemoryField:
+def text(name: str, most: int = validation.MAX_IDENTIFIER, **others: Any) -> MemoryField:
     """Return a field that holds up to `most` characters."""
-    return MemoryField(name, FieldType.TEXT, partial(check_optional_label, name, maximum=most), **others)
+    return MemoryField(name, FieldType.TEXT, partial(validation.check_optional_label, name, maximum=most), **others)
 
 
 def choice(name: str, choices: type[StrEnum], **others: Any) -> MemoryField:
     """Return a field that holds one of several choices."""
-    return MemoryField(name, FieldType.TEXT, partial(parse_choice, name, choices=choices), choices=choices, **others)
+    return MemoryField(
+        name, FieldType.TEXT, partial(validation.parse_choice, name, choices=choices), choices=choices, **others
+    )
 
 
 MEMORY_COLUMNS = (
     choice("memory_type", MemoryKind, required=True, flag=("kind", "Only this kind.")),
     text("agent_id", required=True, stored="Default: client", asked="Filter", flag=("agent", "Only this agent.")),
     text("session_id", stored="Default: this one", asked="Filter", flag=("session", "Only this session.")),
-    F("session_iter", T.ITERATION, parse_iteration, required=True, default=1, stored="Default 1", asked="Filter",
-      flag=("iter", "Only this iteration, such as 2 or v2.")),
+    F("session_iter", T.ITERATION, validation.parse_iteration, required=True, default=1, stored="Default 1",
+      asked="Filter", flag=("iter", "Only this iteration, such as 2 or v2.")),
     text("task_code", stored="Task label", asked="Filter", flag=("task", "Only this task.")),
     F("content", required=True),
-    text("title", MAX_TITLE, stored="Title"),
-    text("description", MAX_DESCRIPTION, stored="Summary"),
-    F("tags", T.LABELS, check_tags, required=True, default="[]", stored=f"Up to {MAX_TAGS}",
+    text("title", validation.MAX_TITLE, stored="Title"),
+    text("description", validation.MAX_DESCRIPTION, stored="Summary"),
+    F("tags", T.LABELS, validation.check_tags, required=True, default="[]", stored=f"Up to {validation.MAX_TAGS}",
       unchecked=(), flag=("tags", "Only memories with any of these tags; repeatable.")),
     F("metadata", T.OBJECT, required=True, default="{}", stored="Any object"),
     F("content_hash", required=True),
@@ -145,7 +135,7 @@ WRITTEN = {"content", *TEXTS}.difference(NAMED)
 ONLY_FILTERS = (
     text("category", asked="Filter", flag=("category", "Only this category.")),
     text("own_agent_id"),
-    F("after_id", T.ID, partial(check_range, "after_id", minimum=0, maximum=LARGEST)),
+    F("after_id", T.ID, partial(validation.check_range, "after_id", minimum=0, maximum=validation.LARGEST)),
     F("created_after", T.TIME, partial(beginning_of, "created_after"), asked="Date or time",
       flag=("since", "Only from this date or time on, such as 2026-10.")),
     F("created_before", T.TIME, partial(end_of, "created_before"), asked="Inclusive",
@@ -153,8 +143,8 @@ ONLY_FILTERS = (
     F("as_of", T.TIME, partial(end_of, "as_of", or_else=f'"{ANY}"'), asked=f'Time, or "{ANY}"',
       unchecked=(None, ANY, STORED),
       flag=("as-of", f'Only memories current at the end of this time; "{ANY}": superseded ones too.')),
-    text("containing", MAX_QUERY, flag=("containing", "Only memories with these letters in title or text.")),
-    text("project", MAX_QUERY, flag=("project", "Only texts of hooks and imports in this folder.")),
+    text("containing", validation.MAX_QUERY, flag=("containing", "Only memories with these letters in title or text.")),
+    text("project", validation.MAX_QUERY, flag=("project", "Only texts of hooks and imports in this folder.")),
     choice("state", State, flag=("state", "Only pinned memories, or only superseded ones.")),
     F("sessions"),
 )  # fmt: skip

@@ -3,17 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from vector_memory.answers import mapping
 from vector_memory.answers.budget import ResponseBudget
-from vector_memory.answers.mapping import (
-    BEGINNING,
-    LINKED,
-    beginning,
-    observations_on,
-    replaced_by,
-    said_of_beginnings,
-    superseded_in,
-    with_notes,
-)
 from vector_memory.answers.models import ChangesResult, FoundBeginning
 from vector_memory.domain import ANY, TRAITS, MemoryKind, Page, Scope, best_of
 from vector_memory.domain.validation import MAX_IDENTIFIER, check_label
@@ -64,7 +55,7 @@ class Changes:
         check_label("session_id", scope.session_id, MAX_IDENTIFIER)
         if scope.kind is not None and not TRAITS[scope.kind].session_scoped:
             raise ValidationError(f"A {scope.kind} belongs to no session: use the search tools for this kind.")
-        length = None if full else BEGINNING
+        length = None if full else mapping.BEGINNING
         if query is None:
             answer = self._in_order(cursor, scope, page, length)
         else:
@@ -80,20 +71,20 @@ class Changes:
             total = reader.memories.count(since)
             memories = reader.memories.changes_after(start, scope, page.limit)
             is_empty = not total and not reader.memories.count(Scope(session_id=scope.session_id, as_of=ANY))
-            observations = observations_on(reader, memories, scope.as_of)
-            superseded = superseded_in(reader, since, ids := [memory.id for memory in memories])
-            replaced = replaced_by(reader, ids)
+            observations = mapping.observations_on(reader, memories, scope.as_of)
+            superseded = mapping.superseded_in(reader, since, ids := [memory.id for memory in memories])
+            replaced = mapping.replaced_by(reader, ids)
             later = reader.run(self._retriever.later_of(reader, ids, scope))
         found = [
             FoundBeginning(
-                **beginning(memory, length),
+                **mapping.beginning(memory, length),
                 superseded_by=superseded.by.get(memory.id, []),
-                supersedes=replaced.get(memory.id, [])[:LINKED],
+                supersedes=replaced.get(memory.id, [])[: mapping.LINKED],
                 **later.get(memory.id, {}),
             )
             for memory in memories
         ]
-        found = with_notes(found, observations)
+        found = mapping.with_notes(found, observations)
 
         def build(budget: ResponseBudget) -> ChangesResult:
             shown = budget.share(found)
@@ -130,23 +121,26 @@ class Changes:
                 left_out = min(page.limit, len(matches)) - len(hits)
                 memories = reader.memories.get_all([hit.id for hit in hits])
                 missing = note_on_missing(reader, scope)
-                observations = observations_on(reader, memories.values(), scope.as_of)
-                superseded, replaced = superseded_in(reader, scope, memories), replaced_by(reader, memories)
+                observations = mapping.observations_on(reader, memories.values(), scope.as_of)
+                superseded, replaced = (
+                    mapping.superseded_in(reader, scope, memories),
+                    mapping.replaced_by(reader, memories),
+                )
                 later = reader.run(self._retriever.later_of(reader, list(memories), scope))
         found = [
             FoundBeginning(
-                **beginning(memories[hit.id], length),
+                **mapping.beginning(memories[hit.id], length),
                 score=hit.score,
                 match=hit.match,
                 similarity=hit.similarity,
                 superseded_by=superseded.by.get(hit.id, []),
-                supersedes=replaced.get(hit.id, [])[:LINKED],
+                supersedes=replaced.get(hit.id, [])[: mapping.LINKED],
                 copies=list(hit.copies),
                 **later.get(hit.id, {}),
             )
             for hit in hits
         ]
-        found = with_notes(found, observations)
+        found = mapping.with_notes(found, observations)
         total = sum(counts.values())
         confidence = best_of([hit.match for hit in matches])
         notes = (
@@ -204,11 +198,10 @@ def in_order_message(shown: Sequence[FoundBeginning], total: int) -> str:
         return "Nothing new."
     if not shown:
         return f"{total} new. The first one does not fit: repeat with a larger max_tokens and the same since."
+    cut = mapping.said_of_beginnings(shown)
     if len(shown) == total:
-        return f"{total} new, all in this answer.{said_of_beginnings(shown)}"
-    return (
-        f"The first {len(shown)} of {total} new. For more, call again with since = cursor.{said_of_beginnings(shown)}"
-    )
+        return f"{total} new, all in this answer.{cut}"
+    return f"The first {len(shown)} of {total} new. For more, call again with since = cursor.{cut}"
 
 
 def best_message(shown: Sequence[FoundBeginning], total: int) -> str:
@@ -216,4 +209,4 @@ def best_message(shown: Sequence[FoundBeginning], total: int) -> str:
     if not total:
         return "Nothing new."
     rest = "" if len(shown) == total else " To read all of them, send the same since without query."
-    return f"The best {len(shown)} of {total} new.{rest}{said_of_beginnings(shown)}"
+    return f"The best {len(shown)} of {total} new.{rest}{mapping.said_of_beginnings(shown)}"

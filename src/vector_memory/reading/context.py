@@ -3,28 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from vector_memory.answers import mapping
 from vector_memory.answers.budget import ResponseBudget
 from vector_memory.answers.documents import TaskContextResult
-from vector_memory.answers.mapping import (
-    READ_WITH,
-    beginning,
-    memory_entry,
-    observations_on,
-    said_of_beginnings,
-    superseded_in,
-)
 from vector_memory.answers.models import Beginning, MemoryEntry, ObservationNote, Omitted, StoredText
-from vector_memory.domain import MemoryKind, Scope
+from vector_memory.domain import MemoryKind, Scope, validation
 from vector_memory.domain.text import counted
-from vector_memory.domain.validation import (
-    LARGEST,
-    MAX_IDENTIFIER,
-    MAX_LIMIT,
-    MIN_TOKENS,
-    check_label,
-    check_range,
-    parse_iteration,
-)
 from vector_memory.reading.documents import AccessRecorder
 from vector_memory.search import Retriever
 from vector_memory.storage.base import Reader, Storage
@@ -60,11 +44,11 @@ class TaskContext:
         The default is the latest iteration. If it has too few reports, earlier iterations' follow. `as_of`: as in a
         Scope.
         """
-        check_label("session_id", session_id, MAX_IDENTIFIER)
-        wanted = None if session_iter is None else parse_iteration(session_iter)
+        validation.check_label("session_id", session_id, validation.MAX_IDENTIFIER)
+        wanted = None if session_iter is None else validation.parse_iteration(session_iter)
         session = Scope(session_id=session_id, as_of=as_of)
         if max_tokens is not None:
-            check_range("max_tokens", max_tokens, MIN_TOKENS, LARGEST)
+            validation.check_range("max_tokens", max_tokens, validation.MIN_TOKENS, validation.LARGEST)
         with self._storage.read() as reader:
             iteration = latest_iteration(reader, session) if wanted is None else wanted
             gathered = Gathered(reader, session, iteration, self._retriever)
@@ -92,24 +76,24 @@ class Gathered:
 
         contexts = of(MemoryKind.SESSION_CONTEXT, 1)
         # Prompts of earlier iterations still apply.
-        prompts = of(MemoryKind.INPUT_PROMPT, MAX_LIMIT, session_iter=None)
+        prompts = of(MemoryKind.INPUT_PROMPT, validation.MAX_LIMIT, session_iter=None)
         reports = reports_until(reader, session, iteration)
         notes = [*of(MemoryKind.WORKING_MEMORY), *of(MemoryKind.REPORT_OBSERVATION)]
         self._latest_context = next(iter(contexts or of(MemoryKind.SESSION_CONTEXT, 1, session_iter=None)), None)
         self._prompts = reader.memories.count(replace(session, kind=MemoryKind.INPUT_PROMPT))
-        self._observations: list[ObservationNote] = observations_on(reader, reports, session.as_of)
+        self._observations: list[ObservationNote] = mapping.observations_on(reader, reports, session.as_of)
         pinned = [memory for memory in reader.memories.pinned(session, PINNED) if memory not in contexts]
         shown = [memory.id for memory in (*pinned, *reports, *notes)]
         later = reader.run(retriever.later_of(reader, shown, session))
         found: list[MemoryEntry | Beginning] = [
-            *(Beginning(**beginning(memory), **later.get(memory.id, {})) for memory in pinned),
-            *map(memory_entry, contexts),
+            *(Beginning(**mapping.beginning(memory), **later.get(memory.id, {})) for memory in pinned),
+            *map(mapping.memory_entry, contexts),
             *map(whole, prompts[:PROMPTS_FIRST]),
-            *(Beginning(**beginning(memory), **later.get(memory.id, {})) for memory in (*reports, *notes)),
+            *(Beginning(**mapping.beginning(memory), **later.get(memory.id, {})) for memory in (*reports, *notes)),
             *map(whole, prompts[PROMPTS_FIRST:]),
         ]
         entries = [*{entry.id: entry for entry in reversed(found)}.values()][::-1]
-        self._superseded, by = superseded_in(reader, session, [entry.id for entry in entries])
+        self._superseded, by = mapping.superseded_in(reader, session, [entry.id for entry in entries])
         self.in_order: list[StoredText] = [
             entry.model_copy(update={"superseded_by": by.get(entry.id, [])}) for entry in entries
         ]
@@ -146,12 +130,14 @@ class Gathered:
                 f" No session context is stored for iteration {self._iteration}: the latest is memory {latest.id}, of "
                 f"iteration {latest.session_iter}."
             )
-        said += said_of_beginnings(entries)
+        said += mapping.said_of_beginnings(entries)
         if left_out:
             named = "see omitted" if left_out == len(omitted) else f"the first {len(omitted)} are in omitted"
-            said += f" {left_out} did not fit: {named}; read them with {READ_WITH}, or send a larger max_tokens."
-        if self._prompts > MAX_LIMIT:
-            older = counted(self._prompts - MAX_LIMIT, "older prompt")
+            said += (
+                f" {left_out} did not fit: {named}; read them with {mapping.READ_WITH}, or send a larger max_tokens."
+            )
+        if self._prompts > validation.MAX_LIMIT:
+            older = counted(self._prompts - validation.MAX_LIMIT, "older prompt")
             said += f" {older} left out: call search_input_prompts, latest_first=false."
         return said
 
@@ -176,4 +162,4 @@ def reports_until(reader: Reader, session: Scope, iteration: int) -> list[Memory
 
 def whole(memory: Memory) -> Beginning:
     """Return a memory with all of its text."""
-    return Beginning(**beginning(memory, None))
+    return Beginning(**mapping.beginning(memory, None))

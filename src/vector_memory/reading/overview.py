@@ -2,19 +2,10 @@
 
 from dataclasses import asdict, replace
 
+from vector_memory.answers import overview
 from vector_memory.answers.budget import ResponseBudget, fitting_values
 from vector_memory.answers.mapping import memory_entry, succession_of, superseded_in
 from vector_memory.answers.models import MemoryEntry
-from vector_memory.answers.overview import (
-    ActiveHour,
-    ActivityResult,
-    MemoryStatsResult,
-    SessionEntry,
-    SessionsResult,
-    SessionStatsResult,
-    TimelineEntry,
-    TimelineResult,
-)
 from vector_memory.domain import ANY, Scope
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import LARGEST, MAX_IDENTIFIER, MAX_LIMIT, check_label, check_range, parse_id
@@ -35,33 +26,33 @@ class Statistics:
         self._storage = storage
         self._budget = budget
 
-    def session_stats(self, session_id: str) -> SessionStatsResult:
+    def session_stats(self, session_id: str) -> overview.SessionStatsResult:
         """Return the statistics of a session."""
         check_label("session_id", session_id, MAX_IDENTIFIER)
         with self._storage.read() as reader:
             counts = reader.sessions.counts(session_id)
         busiest = sorted(counts.agent_counts.items(), key=lambda item: (-item[1], item[0]))[:AGENTS_COUNTED]
         return self._budget.fit(
-            lambda _: SessionStatsResult(
+            lambda _: overview.SessionStatsResult(
                 session_id=session_id,
                 **asdict(replace(counts, agent_counts=dict(busiest))),
                 message=counts_message(counts, len(counts.agent_counts) - len(busiest)),
             )
         )
 
-    def list_sessions(self, limit: int, scope: Scope) -> SessionsResult:
+    def list_sessions(self, limit: int, scope: Scope) -> overview.SessionsResult:
         """Return the sessions that have memories of a scope, latest activity first; only these memories count."""
         check_range("limit", limit, 1, MAX_LIMIT)
         with self._storage.read() as reader:
             found, total = reader.sessions.page(scope, limit, AGENTS_LISTED)
-        listed = [SessionEntry(**asdict(session)) for session in found]
+        listed = [overview.SessionEntry(**asdict(session)) for session in found]
 
-        def build(budget: ResponseBudget) -> SessionsResult:
+        def build(budget: ResponseBudget) -> overview.SessionsResult:
             entries = budget.fitting(listed)
             message = f"{len(entries)} of {counted(total, 'session')}." if total else no_sessions(scope)
             if len(entries) < len(found):
                 message += " More did not fit into the answer: send an agent_id to list only that agent's sessions."
-            return SessionsResult(sessions=entries, total_sessions=total, message=message)
+            return overview.SessionsResult(sessions=entries, total_sessions=total, message=message)
 
         return self._budget.fit(build)
 
@@ -108,26 +99,28 @@ class Overview:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
-    def timeline(self, scope: Scope, limit: int, offset: int = 0) -> TimelineResult:
+    def timeline(self, scope: Scope, limit: int, offset: int = 0) -> overview.TimelineResult:
         """Return the latest memories of a scope, skipping the last `offset`, oldest first."""
         check_range("limit", limit, 1, MAX_MOMENTS)
         check_range("offset", offset, 0, LARGEST)
         with self._storage.read() as reader:
             moments, total = moments_of(reader, scope, limit, offset)
             superseded, by = superseded_in(reader, scope, [each.memory_id for each in moments])
-        entries = [TimelineEntry.model_validate(each, from_attributes=True) for each in moments]
-        return TimelineResult(
+        entries = [overview.TimelineEntry.model_validate(each, from_attributes=True) for each in moments]
+        return overview.TimelineResult(
             entries=[each.model_copy(update={"superseded_by": by.get(each.memory_id, [])}) for each in entries],
             total_memories=total,
             superseded=superseded,
             message=f"{len(moments):,} of {counted(total, 'memory', 'memories')}.",
         )
 
-    def activity(self, scope: Scope) -> ActivityResult:
+    def activity(self, scope: Scope) -> overview.ActivityResult:
         """Return how much each agent stored in each hour of a scope."""
         with self._storage.read() as reader:
             found = reader.sessions.activity(scope)
-        return ActivityResult(hours=[ActiveHour.model_validate(each, from_attributes=True) for each in found])
+        return overview.ActivityResult(
+            hours=[overview.ActiveHour.model_validate(each, from_attributes=True) for each in found]
+        )
 
     def count(self) -> int:
         """Return the number of memories of the whole file."""
@@ -139,11 +132,11 @@ class Overview:
         with self._storage.read() as reader:
             return reader.vectors.pending(EVERYTHING).memories
 
-    def memory_stats(self) -> MemoryStatsResult:
+    def memory_stats(self) -> overview.MemoryStatsResult:
         """Return the statistics of the whole file."""
         with self._storage.read() as reader:
             counts, pending = reader.sessions.statistics(), reader.vectors.pending(EVERYTHING).memories
-        return MemoryStatsResult(**asdict(counts), pending_vectors=pending)
+        return overview.MemoryStatsResult(**asdict(counts), pending_vectors=pending)
 
     def memory(self, memory_id: str | int) -> MemoryEntry:
         """Return a memory in full. Does not count as a read."""

@@ -5,23 +5,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from vector_memory.answers.models import (
-    CoarseSearchResult,
-    FineSearchResult,
-    FoundChunk,
-    FoundMemory,
-    FoundSection,
-    MediumSearchResult,
-    SearchMemoriesResult,
-)
+from vector_memory.answers import models
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope, SearchMode, SearchOrder
 from vector_memory.domain.validation import MAX_LIMIT
 from vector_memory.errors import ValidationError
 from vector_memory.search.answer import GrainName, Search
 from vector_memory.storage.base import Storage
 
-Found = FoundChunk | FoundSection | FoundMemory
-Answer = FineSearchResult | MediumSearchResult | CoarseSearchResult | SearchMemoriesResult
+Found = models.FoundChunk | models.FoundSection | models.FoundMemory
+Answer = models.FineSearchResult | models.MediumSearchResult | models.CoarseSearchResult | models.SearchMemoriesResult
 
 
 class Merged(NamedTuple):

@@ -9,75 +9,20 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
+from vector_memory.answers import mapping, models
 from vector_memory.answers.budget import Packed, ResponseBudget, explain, listed
 from vector_memory.answers.forms import FORM
-from vector_memory.answers.mapping import (
-    READ_WITH,
-    Superseded,
-    counted_with_copies,
-    found_memory,
-    notes_on,
-    observations_on,
-    provenance,
-    said_of_cut,
-    superseded_in,
-    with_notes,
-)
-from vector_memory.answers.models import (
-    CoarseSearchResult,
-    FineSearchResult,
-    FoundChunk,
-    FoundMemory,
-    FoundSection,
-    MediumSearchResult,
-    SearchMemoriesResult,
-    SearchResult,
-)
 from vector_memory.domain import LATEST, LINES, MemoryKind, Page, Scope, SearchMode, SearchOrder
 from vector_memory.errors import ValidationError
-from vector_memory.search.copies import (
-    RUN,
-    MatchedSection,
-    Wording,
-    copies_in,
-    folded,
-    names_of,
-    needed_for,
-    newer_of,
-    origins_of,
-    rank_sections,
-    said_in,
-    sections_of,
-    suspects,
-    whole_runs,
-)
-from vector_memory.search.judge import (
-    CANDIDATES,
-    J,
-    Judgement,
-    current_first,
-    judged,
-    judging,
-    latest_first,
-    nothing_stored,
-    on_page,
-)
+from vector_memory.search import copies, judge
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.later import SHORT_BYTES, SHORT_TOKENS, LaterFields, beside, neighbours_of, with_superseding
 from vector_memory.search.messages import said_with
 from vector_memory.search.rank import GROWTH, Hit
 from vector_memory.search.retrieval import MAX_DEPTH, NOTHING_AHEAD, Ahead, Expected, Retrieval, Retriever
+from vector_memory.storage import records
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.damaged import require_all
-from vector_memory.storage.records import (
-    ListPosition,
-    Neighbours,
-    Order,
-    Origin,
-    StoredChunk,
-    cursor_after,
-    listing_of,
-)
 
 CHUNKS_PER_SECTION = 5
 """Chunks to search for each requested section."""
@@ -95,14 +40,14 @@ NOUNS: dict[str, str] = {MemoryKind.TAGGED: "tagged note", MemoryKind.KNOWLEDGE_
 GrainName = Literal["chunk", "section", "document"]
 """The size of a result."""
 
-A = TypeVar("A", bound=SearchMemoriesResult)
-H = TypeVar("H", FineSearchResult, MediumSearchResult)
+A = TypeVar("A", bound=models.SearchMemoriesResult)
+H = TypeVar("H", models.FineSearchResult, models.MediumSearchResult)
 
 
 class Stored(NamedTuple):
     """The stored chunks of results and their memories, each by id."""
 
-    chunks: Mapping[int, StoredChunk]
+    chunks: Mapping[int, records.StoredChunk]
     sources: Mapping[int, Any]
 
 
@@ -114,17 +59,17 @@ class RankedPage(NamedTuple):
     """
 
     found: Sequence[Any]
-    judgement: Judgement
-    neighbours: Mapping[int, Neighbours] = MappingProxyType({})
+    judgement: judge.Judgement
+    neighbours: Mapping[int, records.Neighbours] = MappingProxyType({})
     more: bool = False
     left_out: int = 0
-    superseded: Superseded = Superseded()
+    superseded: mapping.Superseded = mapping.Superseded()
     cursors: Sequence[str] = ()
 
     def fields(self, answer: Packed[Any], message: str) -> dict[str, Any]:
         """Return the fields that all answers have."""
         return answer.fields() | {
-            "total_results": counted_with_copies(answer.results),
+            "total_results": mapping.counted_with_copies(answer.results),
             "confidence": self.judgement.confidence,
             "weak": self.left_out,
             "superseded": self.superseded.number,
@@ -139,7 +84,7 @@ class RankedPage(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Grain(Generic[J]):
+class Grain(Generic[judge.J]):
     """The size of results, and how matching units become results.
 
     For a page, the best `units` are judged, and `needed` results must remain without near copies. `grouped` makes
@@ -151,17 +96,19 @@ class Grain(Generic[J]):
     name: Literal["fine", "medium", "coarse"]
     units: Callable[[Page], int]
     needed: Callable[[Page], int]
-    grouped: Callable[[Retrieval, Sequence[Hit]], Sequence[J]]
-    about: Callable[[J, Origin], tuple[object, ...]]
-    shown: Callable[[J, Stored, LaterFields], Any]
-    said: Callable[[J, Stored], Wording | None]
-    is_short: Callable[[J, Stored], bool] = lambda *_: False
+    grouped: Callable[[Retrieval, Sequence[Hit]], Sequence[judge.J]]
+    about: Callable[[judge.J, records.Origin], tuple[object, ...]]
+    shown: Callable[[judge.J, Stored, LaterFields], Any]
+    said: Callable[[judge.J, Stored], copies.Wording | None]
+    is_short: Callable[[judge.J, Stored], bool] = lambda *_: False
     parts: Callable[[Page], int] | None = None
     memories: bool = False
     has_chunks: bool = False
 
 
-def results_for(grain: Grain[J], retrieval: Retrieval, judgement: Judgement, page: Page, *, folds: bool) -> Sequence[J]:
+def results_for(
+    grain: Grain[judge.J], retrieval: Retrieval, judgement: judge.Judgement, page: Page, *, folds: bool
+) -> Sequence[judge.J]:
     """Return the results for a page, given the first judged hits; the latest first, if the page prefers that.
 
     `folds`: near copies are merged into the newest of them, and further results take their places.
@@ -175,23 +122,25 @@ def results_for(grain: Grain[J], retrieval: Retrieval, judgement: Judgement, pag
         places = copies_of(grain, reader, found, needed, judgement.origins, retrieval.ahead)
         while places and len(found) - len(places) < needed and count <= len(hits) and count < MAX_DEPTH:
             count = min(count * GROWTH, MAX_DEPTH)
-            hits = judged(retrieval.find(count, memories=grain.memories), retrieval.question)
+            hits = judge.judged(retrieval.find(count, memories=grain.memories), retrieval.question)
             found = grain.grouped(retrieval, hits)
             places = copies_of(grain, reader, found, needed, judgement.origins, retrieval.ahead)
     if page.is_part:
         return found
-    found = folded(found, places)
+    found = copies.folded(found, places)
     if page.prefer is None:
-        return current_first(reader, retrieval.question, found, judgement.links)
-    return latest_first(found, newer_of(reader, scope, [one.memory_id for one in found[:RUN]], page))
+        return judge.current_first(reader, retrieval.question, found, judgement.links)
+    return judge.latest_first(
+        found, copies.newer_of(reader, scope, [one.memory_id for one in found[: copies.RUN]], page)
+    )
 
 
 def copies_of(
-    grain: Grain[J],
+    grain: Grain[judge.J],
     reader: Reader,
-    found: Sequence[J],
+    found: Sequence[judge.J],
     needed: int,
-    origins: Mapping[int, Origin],
+    origins: Mapping[int, records.Origin],
     ahead: Ahead = NOTHING_AHEAD,
 ) -> dict[int, int]:
     """Return the places of near copies among results (see `copies_in`).
@@ -199,9 +148,9 @@ def copies_of(
     `origins`: of memories, as far as known. `ahead`: texts that were read ahead.
     """
 
-    def said(run: Sequence[Any]) -> list[Wording | None]:
-        known = origins_of(reader, [one.memory_id for one in run], origins)
-        alike = suspects(run, lambda one: grain.about(one, known[one.memory_id]))
+    def said(run: Sequence[Any]) -> list[copies.Wording | None]:
+        known = copies.origins_of(reader, [one.memory_id for one in run], origins)
+        alike = copies.suspects(run, lambda one: grain.about(one, known[one.memory_id]))
         if grain.has_chunks:
             missing = sorted({one.id for one in alike} - ahead.chunks.keys())
             stored = Stored({**ahead.chunks, **(reader.chunks.get_all(missing) if missing else {})}, known)
@@ -211,7 +160,7 @@ def copies_of(
             require_all(stored.sources, missing)
         return [grain.said(one, stored) if one in alike else None for one in run]
 
-    return copies_in(found, needed if grain.parts is None else len(found), said)
+    return copies.copies_in(found, needed if grain.parts is None else len(found), said)
 
 
 class Search:
@@ -227,7 +176,7 @@ class Search:
         timer: SearchTimer,
         budget: ResponseBudget,
         record_access: Callable[[Sequence[int]], None] | None,
-        read_with: str = READ_WITH,
+        read_with: str = mapping.READ_WITH,
     ) -> None:
         self._storage = storage
         self.retriever = retriever
@@ -238,30 +187,30 @@ class Search:
 
     def chunks(
         self, query: str, scope: Scope, page: Page, mode: SearchMode | None, neighbours: int
-    ) -> FineSearchResult:
+    ) -> models.FineSearchResult:
         """Return the chunks that match best, best first; short ones with their neighbours."""
         scope.require_chunks()
-        return self._with_hits(FineSearchResult, self._best(FINE, query, scope, page, mode, neighbours), page)
+        return self._with_hits(models.FineSearchResult, self._best(FINE, query, scope, page, mode, neighbours), page)
 
-    def sections(self, query: str, scope: Scope, page: Page, mode: SearchMode | None) -> MediumSearchResult:
+    def sections(self, query: str, scope: Scope, page: Page, mode: SearchMode | None) -> models.MediumSearchResult:
         """Return the sections that match best, best first."""
         scope.require_chunks()
-        return self._with_hits(MediumSearchResult, self._best(MEDIUM, query, scope, page, mode), page)
+        return self._with_hits(models.MediumSearchResult, self._best(MEDIUM, query, scope, page, mode), page)
 
-    def scoped(self, scope: Scope, page: Page, *, latest_first: bool = True) -> SearchMemoriesResult:
+    def scoped(self, scope: Scope, page: Page, *, latest_first: bool = True) -> models.SearchMemoriesResult:
         """List the newest (or oldest) memories of the scope."""
         looked_up = self._look_up(scope, page, latest_first=latest_first)
-        return self._with_memories(SearchMemoriesResult, looked_up, scope, page, latest_first=latest_first)
+        return self._with_memories(models.SearchMemoriesResult, looked_up, scope, page, latest_first=latest_first)
 
     def memories(
         self, query: str | None, scope: Scope, page: Page, mode: SearchMode | None = None, neighbours: int = 0
-    ) -> SearchMemoriesResult:
+    ) -> models.SearchMemoriesResult:
         """Return the memories that match best, short ones with `neighbours`; without a query the newest."""
         if query is None:
             found = self._look_up(scope, page)
         else:
             found = self._best(COARSE, query, scope, page, mode, neighbours)
-        return self._with_memories(SearchMemoriesResult, found, scope, page, query)
+        return self._with_memories(models.SearchMemoriesResult, found, scope, page, query)
 
     def documents(
         self,
@@ -271,7 +220,7 @@ class Search:
         mode: SearchMode | None,
         *,
         order: SearchOrder | None,
-    ) -> CoarseSearchResult:
+    ) -> models.CoarseSearchResult:
         """Return the documents that match best; without a query, or in the order `recent`, the newest."""
         if query is None and order is SearchOrder.RELEVANCE:
             raise ValidationError('order="relevance" needs a query: send one, or leave order out for the newest.')
@@ -279,23 +228,23 @@ class Search:
             looked = self._look_up(scope, page, note=None if query is None else NOT_COMPARED)
         else:
             looked = self._best(COARSE, query, scope, page, mode)
-        return self._with_memories(CoarseSearchResult, looked, scope, page, query)
+        return self._with_memories(models.CoarseSearchResult, looked, scope, page, query)
 
     def _look_up(self, scope: Scope, page: Page, *, latest_first: bool = True, note: str | None = None) -> RankedPage:
-        order: Order = "newest" if latest_first else "oldest"
-        listing = listing_of(scope, order)
+        order: records.Order = "newest" if latest_first else "oldest"
+        listing = records.listing_of(scope, order)
         with self._timer.time(f"search_coarse_{scope.kind}"), self._storage.read() as reader:
             after = None if page.cursor is None else position_of(reader, page.cursor, listing)
             memories = reader.memories.page(scope, page.limit + 1, page.offset, order=order, after=after)
-            observations = observations_on(reader, memories, scope.as_of)
-            superseded = superseded_in(reader, scope, [memory.id for memory in memories])
+            observations = mapping.observations_on(reader, memories, scope.as_of)
+            superseded = mapping.superseded_in(reader, scope, [memory.id for memory in memories])
             shown = [memory.id for memory in memories[: page.limit]]
             later = with_superseding(reader.run(self.retriever.later_of(reader, shown, scope, page)), superseded.by)
-            notes = [nothing_stored(reader, scope)] if not memories and not (page.offset or after) else []
-        found = [found_memory(memory, **later.get(memory.id, {})) for memory in memories[: page.limit]]
-        said = Judgement(notes=(*notes, *filter(None, [note])))
-        listed, more = with_notes(found, observations), len(memories) > page.limit
-        cursors = [cursor_after(memory, listing) for memory in memories]
+            notes = [judge.nothing_stored(reader, scope)] if not memories and not (page.offset or after) else []
+        found = [mapping.found_memory(memory, **later.get(memory.id, {})) for memory in memories[: page.limit]]
+        said = judge.Judgement(notes=(*notes, *filter(None, [note])))
+        listed, more = mapping.with_notes(found, observations), len(memories) > page.limit
+        cursors = [records.cursor_after(memory, listing) for memory in memories]
         return RankedPage(listed, said, more=more, superseded=superseded, cursors=cursors)
 
     def _best(
@@ -307,20 +256,22 @@ class Search:
         with self._timer.time(f"search_{grain.name}_{scope.kind}"):
             question, folds = self.retriever.prepare(query, mode, scope), self.retriever.folds(scope, page)
             wanted = Expected(not page.only_here, folds, grain is MEDIUM, grain.memories)
-            with judging(self.retriever, question, scope, grain.units(page), wanted) as (retrieval, judgement):
-                matches, left_out, more = on_page(results_for(grain, retrieval, judgement, page, folds=folds), page)
+            with judge.judging(self.retriever, question, scope, grain.units(page), wanted) as (retrieval, judgement):
+                matches, left_out, more = judge.on_page(
+                    results_for(grain, retrieval, judgement, page, folds=folds), page
+                )
                 reader, ids = retrieval.reader, list(dict.fromkeys(match.memory_id for match in matches))
                 is_place_enough = grain.has_chunks and not form.cuts
                 chunks, sources, observations, around, superseded, later, newer = reader.together(
                     reader.chunks.get_all.steps([match.id for match in matches] if grain.has_chunks else []),
-                    origins_of.steps(reader, ids, judgement.origins)
+                    copies.origins_of.steps(reader, ids, judgement.origins)
                     if is_place_enough
                     else reader.memories.get_all.steps(ids),
-                    notes_on.steps(reader, reports_among(scope, matches), scope.as_of),
+                    mapping.notes_on.steps(reader, reports_among(scope, matches), scope.as_of),
                     neighbours_of(reader, scope, ids, neighbours),
-                    superseded_in.steps(reader, scope, ids),
+                    mapping.superseded_in.steps(reader, scope, ids),
                     self.retriever.later_of(reader, ids, scope, page),
-                    newer_of.steps(reader, scope, ids if page.is_part else [], page),
+                    copies.newer_of.steps(reader, scope, ids if page.is_part else [], page),
                 )
         require_all(sources, ids)
         stored, later = Stored(chunks, sources), with_superseding(later, superseded.by)
@@ -332,7 +283,7 @@ class Search:
             shown = form.cut_hits(shown, retrieval.question.terms or (), sources, page)
         short = {one.memory_id for one in matches if one.memory_id in around and grain.is_short(one, stored)}
         around = {number: around[number] for number in short}
-        return RankedPage(with_notes(shown, observations), judgement, around, more, left_out, superseded)
+        return RankedPage(mapping.with_notes(shown, observations), judgement, around, more, left_out, superseded)
 
     def _with_hits(self, kind: type[H], looked: RankedPage, page: Page) -> H:
         found, around = looked.found, looked.neighbours
@@ -384,9 +335,9 @@ class Search:
         return answer
 
 
-def position_of(reader: Reader, cursor: str, listing: str) -> ListPosition:
+def position_of(reader: Reader, cursor: str, listing: str) -> records.ListPosition:
     """Return where the list continues. Raises ValidationError."""
-    position = ListPosition.parse(cursor, listing)
+    position = records.ListPosition.parse(cursor, listing)
     if position.turn is not None:
         return position
     found = reader.memories.origins([position.id]).get(position.id)
@@ -395,22 +346,22 @@ def position_of(reader: Reader, cursor: str, listing: str) -> ListPosition:
     return position._replace(turn=found.turn)
 
 
-def summary(answer: Packed[FoundMemory], notes: Sequence[str], scope: Scope, read_with: str) -> str:
+def summary(answer: Packed[models.FoundMemory], notes: Sequence[str], scope: Scope, read_with: str) -> str:
     """Report how much was found, and whether results were cut or left out."""
     kind = scope.kind or "memory"
     noun = NOUNS.get(kind, kind.replace("_", " "))
     said = explain(noun, answer, notes, read_with=read_with)
-    return (said + said_of_cut(answer.results, read_with)).strip()
+    return (said + mapping.said_of_cut(answer.results, read_with)).strip()
 
 
 # Chunks.
 
 
-def found_chunk(hit: Hit, stored: Stored, later: LaterFields) -> FoundChunk:
+def found_chunk(hit: Hit, stored: Stored, later: LaterFields) -> models.FoundChunk:
     """Return a result for a chunk."""
     chunk = stored.chunks[hit.id].chunk
-    return FoundChunk(
-        **provenance(stored.sources[hit.memory_id]),
+    return models.FoundChunk(
+        **mapping.provenance(stored.sources[hit.memory_id]),
         chunk_id=hit.id,
         memory_id=hit.memory_id,
         chunk_index=chunk.index,
@@ -428,10 +379,10 @@ def found_chunk(hit: Hit, stored: Stored, later: LaterFields) -> FoundChunk:
     )
 
 
-def chunk_said(hit: Hit, stored: Stored) -> Wording | None:
+def chunk_said(hit: Hit, stored: Stored) -> copies.Wording | None:
     """Return the wording of a chunk; None if it is too long."""
     chunk = stored.chunks[hit.id].chunk
-    return said_in(stored.sources[hit.memory_id], chunk.text, chunk.headings)
+    return copies.said_in(stored.sources[hit.memory_id], chunk.text, chunk.headings)
 
 
 # Sections.
@@ -439,30 +390,30 @@ def chunk_said(hit: Hit, stored: Stored) -> Wording | None:
 
 def chunks_for(page: Page) -> int:
     """Return how many chunks form the sections of a page; the same for all pages, to keep their order."""
-    return max(page.limit * CHUNKS_PER_SECTION, CANDIDATES if page.prefer == LATEST else 0)
+    return max(page.limit * CHUNKS_PER_SECTION, judge.CANDIDATES if page.prefer == LATEST else 0)
 
 
-def sections_among(retrieval: Retrieval, hits: Sequence[Hit]) -> list[MatchedSection]:
+def sections_among(retrieval: Retrieval, hits: Sequence[Hit]) -> list[copies.MatchedSection]:
     """Group hits into the sections that contain them."""
     ids, known = {hit.memory_id for hit in hits}, retrieval.ahead.outlines
     missing = sorted(ids - {chunk.memory_id for chunk in known})
     more = retrieval.reader.chunks.outlines(missing) if missing else ()
     chunks = [*(chunk for chunk in known if chunk.memory_id in ids), *more]
-    return rank_sections(sections_of(sorted(chunks, key=lambda chunk: chunk.memory_id)), hits)
+    return copies.rank_sections(copies.sections_of(sorted(chunks, key=lambda chunk: chunk.memory_id)), hits)
 
 
-def section_said(match: MatchedSection, stored: Stored) -> Wording | None:
+def section_said(match: copies.MatchedSection, stored: Stored) -> copies.Wording | None:
     """Return the wording of a section; None if it is too long."""
     section, memory = match.section, stored.sources[match.memory_id]
-    return said_in(memory, memory.content[section.start : section.end], section.headings)
+    return copies.said_in(memory, memory.content[section.start : section.end], section.headings)
 
 
-def found_section(match: MatchedSection, stored: Stored, later: LaterFields) -> FoundSection:
+def found_section(match: copies.MatchedSection, stored: Stored, later: LaterFields) -> models.FoundSection:
     """Return a result for a section, with its text as in the document."""
     section, memory = match.section, stored.sources[match.memory_id]
     path = " > ".join(section.headings)
-    return FoundSection(
-        **provenance(memory),
+    return models.FoundSection(
+        **mapping.provenance(memory),
         memory_id=memory.id,
         section_header=path,
         section_content=memory.content[section.start : section.end],
@@ -484,9 +435,9 @@ def found_section(match: MatchedSection, stored: Stored, later: LaterFields) -> 
 # Whole memories.
 
 
-def found_whole(hit: Hit, stored: Stored, later: LaterFields) -> FoundMemory:
+def found_whole(hit: Hit, stored: Stored, later: LaterFields) -> models.FoundMemory:
     """Return a result for a memory."""
-    return found_memory(
+    return mapping.found_memory(
         stored.sources[hit.id],
         score=hit.score,
         match=hit.match,
@@ -500,26 +451,26 @@ def found_whole(hit: Hit, stored: Stored, later: LaterFields) -> FoundMemory:
 
 def units_for(page: Page) -> int:
     """Return how many units are judged for a page: whole runs, so that pages are stable."""
-    return whole_runs(needed_for(page))
+    return copies.whole_runs(copies.needed_for(page))
 
 
 FINE = Grain[Hit](
     name="fine",
     units=units_for,
-    needed=needed_for,
+    needed=copies.needed_for,
     grouped=lambda _, hits: hits,
-    about=lambda _, origin: names_of(origin),
+    about=lambda _, origin: copies.names_of(origin),
     shown=found_chunk,
     said=chunk_said,
     is_short=lambda hit, stored: stored.chunks[hit.id].chunk.token_count < SHORT_TOKENS,
     has_chunks=True,
 )
-MEDIUM = Grain[MatchedSection](
+MEDIUM = Grain[copies.MatchedSection](
     name="medium",
-    units=lambda page: max(CANDIDATES, chunks_for(page)),
+    units=lambda page: max(judge.CANDIDATES, chunks_for(page)),
     needed=lambda page: page.limit,
     grouped=sections_among,
-    about=lambda match, origin: (*names_of(origin), match.section.headings),
+    about=lambda match, origin: (*copies.names_of(origin), match.section.headings),
     shown=found_section,
     said=section_said,
     parts=chunks_for,
@@ -527,26 +478,26 @@ MEDIUM = Grain[MatchedSection](
 COARSE = Grain[Hit](
     name="coarse",
     units=units_for,
-    needed=needed_for,
+    needed=copies.needed_for,
     grouped=lambda _, hits: hits,
-    about=lambda _, origin: names_of(origin),
+    about=lambda _, origin: copies.names_of(origin),
     shown=found_whole,
-    said=lambda hit, stored: said_in(stored.sources[hit.memory_id], stored.sources[hit.memory_id].content),
+    said=lambda hit, stored: copies.said_in(stored.sources[hit.memory_id], stored.sources[hit.memory_id].content),
     is_short=lambda hit, stored: len(stored.sources[hit.memory_id].content.encode()) < SHORT_BYTES,
     memories=True,
 )
 
 GRAINS: dict[GrainName, Grain[Any]] = {"chunk": FINE, "section": MEDIUM, "document": COARSE}
 
-NAMED: dict[type[SearchResult], tuple[str, str]] = {
-    FineSearchResult: ("chunk", "expand_chunk_context"),
-    MediumSearchResult: ("section", READ_WITH),
-    CoarseSearchResult: ("document", READ_WITH),
+NAMED: dict[type[models.SearchResult], tuple[str, str]] = {
+    models.FineSearchResult: ("chunk", "expand_chunk_context"),
+    models.MediumSearchResult: ("section", mapping.READ_WITH),
+    models.CoarseSearchResult: ("document", mapping.READ_WITH),
 }
 """For each answer, the name of a hit, and the tool that reads one."""
 
 
-def reports_among(scope: Scope, hits: Sequence[J]) -> set[int]:
+def reports_among(scope: Scope, hits: Sequence[judge.J]) -> set[int]:
     """Return the ids of the reports that match well, or of all reports if matches were not judged."""
     is_wanted = scope.kind is MemoryKind.REPORT
     return {hit.memory_id for hit in hits if is_wanted and hit.match in (None, "strong")}

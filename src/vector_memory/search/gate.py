@@ -16,18 +16,7 @@ from numpy.typing import NDArray
 
 from vector_memory.domain import Span
 from vector_memory.embedding.token_states import MAX_QUESTION_TOKENS, is_content
-from vector_memory.texts.terms import (
-    DATE,
-    DAY_TERM,
-    STOP_WORDS,
-    WORD,
-    asked_days,
-    days_in,
-    folded,
-    stems_of,
-    ungrouped,
-    without_days,
-)
+from vector_memory.texts import terms
 
 if TYPE_CHECKING:
     from vector_memory.search.question import Question
@@ -99,19 +88,23 @@ PAST = re.compile(
 
 def asks_for_state(query: str) -> bool:
     """Whether a question asks for the current state: not for the past, a reason or a day."""
-    return bool(STATE.search(query)) and not PAST.search(query) and not [*asked_days(query)]
+    return bool(STATE.search(query)) and not PAST.search(query) and not [*terms.asked_days(query)]
 
 
 def says_instead(query: str, older: str, newer: str) -> bool:
     """Whether a newer text has all words of the question that an older text on its subject has."""
-    asked = [word for word in WORD.findall(query.casefold()) if word not in GENERAL and word not in STOP_WORDS]
+    asked = [
+        word for word in terms.WORD.findall(query.casefold()) if word not in GENERAL and word not in terms.STOP_WORDS
+    ]
     gone = stems_in(" ".join(asked)) & stems_in(older) - stems_in(newer)
     return not gone and fit_of(query, newer) is Fit.WHOLE
 
 
 def stems_in(text: str) -> set[str]:
     """Return the stems of a text's words."""
-    return set(stems_of([word for word in WORD.findall(text.casefold()) if word.isascii() and word.isalpha()]))
+    return set(
+        terms.stems_of([word for word in terms.WORD.findall(text.casefold()) if word.isascii() and word.isalpha()])
+    )
 
 
 class Fit(IntEnum):
@@ -127,8 +120,8 @@ def parts_of(query: str, spans: Sequence[Span]) -> tuple[tuple[int, ...], ...]:
 
     Deciding words and days are left out: they are compared literally. `spans`: of its tokens.
     """
-    exact = [found.span() for pattern in (DATE, DECIDING) for found in pattern.finditer(query)]
-    content = [span for span in spans if is_content(folded(query[span.start : span.end]).casefold())] or [*spans]
+    exact = [found.span() for pattern in (terms.DATE, DECIDING) for found in pattern.finditer(query)]
+    content = [span for span in spans if is_content(terms.folded(query[span.start : span.end]).casefold())] or [*spans]
     words: list[list[int]] = []
     for place, span in enumerate(content[:MAX_QUESTION_TOKENS]):
         follows = place and content[place - 1].end == span.start and query[span.start - 1].isalnum()
@@ -145,9 +138,9 @@ def parts_of(query: str, spans: Sequence[Span]) -> tuple[tuple[int, ...], ...]:
 @lru_cache(maxsize=64)
 def deciding_words(query: str) -> tuple[str, ...]:
     """Return the deciding words of a question, and its days as terms. A single digit decides only within a word."""
-    plain = ungrouped(folded(query))
-    words = (found[0].casefold() for found in DECIDING.finditer(without_days(plain)))
-    days = [day for day in asked_days(plain) if not day.startswith("~")]
+    plain = terms.ungrouped(terms.folded(query))
+    words = (found[0].casefold() for found in DECIDING.finditer(terms.without_days(plain)))
+    days = [day for day in terms.asked_days(plain) if not day.startswith("~")]
     return tuple(dict.fromkeys([*(word for word in words if not YEAR.fullmatch(word)), *days]))
 
 
@@ -158,9 +151,9 @@ def asks_for_amount(query: str) -> bool:
 
 def fit_of(query: str, text: str) -> Fit:
     """Return how well a passage has the deciding words of a question, or the amount it asks for."""
-    plain, fit = ungrouped(folded(text)).casefold(), Fit.WHOLE
+    plain, fit = terms.ungrouped(terms.folded(text)).casefold(), Fit.WHOLE
     for word in deciding_words(query):
-        if DAY_TERM.fullmatch(word):
+        if terms.DAY_TERM.fullmatch(word):
             fit = min(fit, day_in(word, text))
         elif not has_word(word, plain):
             shape = shape_of(word)
@@ -178,14 +171,14 @@ def has_word(word: str, plain: str) -> bool:
 
 def found_nowhere(query: str, texts: Iterable[str]) -> list[str]:
     """Return the deciding words, other than days, that none of these texts has."""
-    plain = [ungrouped(folded(text)).casefold() for text in texts]
-    words = [word for word in deciding_words(query) if not DAY_TERM.fullmatch(word)]
+    plain = [terms.ungrouped(terms.folded(text)).casefold() for text in texts]
+    words = [word for word in deciding_words(query) if not terms.DAY_TERM.fullmatch(word)]
     return [word for word in words if not any(has_word(word, text) for text in plain)]
 
 
 def day_in(day: str, text: str) -> Fit:
     """Return whether a text has a day, no day or another one."""
-    named = set(days_in(text))
+    named = set(terms.days_in(text))
     return Fit.WHOLE if named & {day, f"~{day[5:]}"} else Fit.OTHER if named else Fit.LACKING
 
 
@@ -196,15 +189,23 @@ def shape_of(word: str) -> str:
 
 def has_amount(query: str, text: str) -> bool:
     """Whether a passage has an amount that the question may ask for; if it names what is counted, near it."""
-    asked = set(WORD.findall(ungrouped(query).casefold()))
-    words = [word for word in WORD.findall(ungrouped(text).casefold()) if not (word.isdecimal() and word in asked)]
+    asked = set(terms.WORD.findall(terms.ungrouped(query).casefold()))
+    words = [
+        word
+        for word in terms.WORD.findall(terms.ungrouped(text).casefold())
+        if not (word.isdecimal() and word in asked)
+    ]
     counted = HOW_MANY.search(query)
     if counted is None:
         return HOW_MUCH.search(query) is None or AMOUNT.search(" ".join(words)) is not None
-    stems = {stem for word in counted.groups("") if word.isascii() and word.isalpha() for stem in stems_of([word])}
+    stems = {
+        stem for word in counted.groups("") if word.isascii() and word.isalpha() for stem in terms.stems_of([word])
+    }
     numbers = [place for place, word in enumerate(words) if NUMBER.match(word)]
     things = [
-        place for place, word in enumerate(words) if word.isascii() and word.isalpha() and stems & {*stems_of([word])}
+        place
+        for place, word in enumerate(words)
+        if word.isascii() and word.isalpha() and stems & {*terms.stems_of([word])}
     ]
     return bool(numbers) and (not things or any(abs(one - other) <= WITHIN for one in things for other in numbers))
 

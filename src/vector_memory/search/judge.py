@@ -16,30 +16,7 @@ from vector_memory.answers.forms import FORM
 from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope, best_of
 from vector_memory.embedding.description import UNKNOWN
 from vector_memory.embedding.token_states import Compared
-from vector_memory.search.gate import (
-    LOOKED_AT,
-    QUESTION,
-    Fit,
-    asks_for_state,
-    fit_of,
-    found_nowhere,
-    is_answered,
-    says_instead,
-)
-from vector_memory.search.messages import (
-    NO_CLOSE_MATCH,
-    NO_MATCH,
-    all_too_different,
-    cut_short,
-    filters_of,
-    kinds_in_words,
-    no_such_words,
-    not_indexed,
-    nothing_has,
-    noun_of,
-    read_as,
-    somewhere_else,
-)
+from vector_memory.search import gate, messages
 from vector_memory.search.question import Question
 from vector_memory.search.rank import Hit, SearchHits
 from vector_memory.search.retrieval import (
@@ -159,13 +136,13 @@ def current_first(reader: Reader, question: Question, found: Sequence[J], links:
     least = (question.calibration.same_subject or 0.0) + SURELY
     pairs = [link for link in links if link.evidence >= least and {link.older_id, link.newer_id} <= ids]
     query = question.text
-    if not pairs or not asks_for_state(query):
+    if not pairs or not gate.asks_for_state(query):
         return found
     memories = reader.memories.get_all(sorted({number for link in pairs for number in link[:2]}))
     newer: dict[int, list[Memory]] = {}
     for link in pairs:
         one, other = memories[link.older_id], memories[link.newer_id]
-        if says_instead(
+        if gate.says_instead(
             query, searchable_text(one.title, (), one.content), searchable_text(other.title, (), other.content)
         ):
             newer.setdefault(one.id, []).append(other)
@@ -188,7 +165,7 @@ def weighed(found: SearchHits, question: Question) -> list[Hit]:
     if best_of(levels[:CANDIDATES]) != "strong":  # the best match must not depend on how many hits were requested
         levels = ["related" if level == "strong" else level for level in levels]
     kept = set(range(len(levels)))
-    if question.calibration.tells_weak and QUESTION.search(question.text):
+    if question.calibration.tells_weak and gate.QUESTION.search(question.text):
         least = LOWEST_SHARE * max((hit.score for hit in found.hits), default=0.0)
         kept = {place for place, hit in enumerate(found.hits) if levels[place] != "weak" and hit.score >= least}
     if question.calibration.tells_weak and len(levels) > FOREGROUND:
@@ -227,16 +204,16 @@ def gated(found: SearchHits, question: Question, levels: list[MatchLevel]) -> tu
     first, others = list[tuple[float, NDArray[np.float32]]](), set[int]()
     for place, hit in enumerate(found.hits):
         text = found.texts.get(hit.id)
-        fit = Fit.WHOLE if text is None else fit_of(question.text, text)
-        if fit is Fit.OTHER:
+        fit = gate.Fit.WHOLE if text is None else gate.fit_of(question.text, text)
+        if fit is gate.Fit.OTHER:
             others.add(place)
-        if fit is not Fit.WHOLE:
+        if fit is not gate.Fit.WHOLE:
             levels[place] = "related" if levels[place] == "strong" else levels[place]
-        elif place < LOOKED_AT and hit.id in found.compared:
+        elif place < gate.LOOKED_AT and hit.id in found.compared:
             evidence = question.calibration.evidence(hit.similarity or 0.0, hit.late)
             first.append((evidence, found.compared[hit.id].nearest))
     tells = bool(found.compared) and question.calibration.tells_weak
-    return not tells or is_answered(question, first), others
+    return not tells or gate.is_answered(question, first), others
 
 
 def standing_out(hits: Sequence[Hit], compared: Mapping[int, Compared]) -> set[int]:
@@ -324,12 +301,12 @@ def judge(retrieval: Retrieval, found: SearchHits, *, only_here: bool = False) -
     if confidence == "strong":
         return Judgement(hits, confidence, notes=tuple(notes), origins=found.origins, links=found.links)
     if hits:
-        notes.append(NO_MATCH if confidence == "weak" else NO_CLOSE_MATCH)
-    if missing := found_nowhere(question.text, found.texts.values()) if found.texts else []:
-        notes.append(nothing_has(missing))
+        notes.append(messages.NO_MATCH if confidence == "weak" else messages.NO_CLOSE_MATCH)
+    if missing := gate.found_nowhere(question.text, found.texts.values()) if found.texts else []:
+        notes.append(messages.nothing_has(missing))
     elsewhere = {} if only_here else matches_elsewhere(retrieval)
     if elsewhere:
-        notes.append(somewhere_else(elsewhere, advise=True))
+        notes.append(messages.somewhere_else(elsewhere, advise=True))
     return Judgement(hits, confidence, elsewhere, tuple(notes), found.origins, found.links)
 
 
@@ -351,19 +328,19 @@ def limits(retrieval: Retrieval, found: SearchHits) -> Iterator[str]:
     if question.problem:
         yield question.problem
     if question.respelt:
-        yield read_as(question.respelt)
+        yield messages.read_as(question.respelt)
     if retrieval.first.missing:
-        yield not_indexed(retrieval.first.missing, retrieval.first.pending.memories)
+        yield messages.not_indexed(retrieval.first.missing, retrieval.first.pending.memories)
     if found.partial:
-        yield cut_short(scope)
+        yield messages.cut_short(scope)
     if found.hits:
         return
     if not retrieval.reader.memories.count(scope):
         yield nothing_stored(retrieval.reader, scope)
     elif question.vector is None:
-        yield no_such_words(scope)
+        yield messages.no_such_words(scope)
     elif found.nearest is not None and retrieval.threshold is not None:
-        yield all_too_different(retrieval.threshold)
+        yield messages.all_too_different(retrieval.threshold)
 
 
 def matches_elsewhere(retrieval: Retrieval) -> dict[str, int]:
@@ -377,7 +354,7 @@ def matches_elsewhere(retrieval: Retrieval) -> dict[str, int]:
 
 def nothing_stored(reader: Reader, scope: Scope) -> str:
     """Report that a scope is empty, and what its session holds, or the count without filters."""
-    noun, names = noun_of(scope.kind), filters_of(scope)
+    noun, names = messages.noun_of(scope.kind), messages.filters_of(scope)
     if not names:
         return f"No {noun} are stored yet."
     said = f"No {noun} match these filters ({', '.join(names)})."
@@ -386,6 +363,6 @@ def nothing_stored(reader: Reader, scope: Scope) -> str:
         known = {MemoryKind(name): count for name, count in held.items() if name in set(MemoryKind)}
         if not known:
             return f"{said} Nothing at all is stored in this session: list_sessions shows the sessions."
-        return f"{said} This session has {kinds_in_words(known)}."
+        return f"{said} This session has {messages.kinds_in_words(known)}."
     count = reader.memories.count(Scope(scope.kind))
     return f"{said} Without filters there {'is' if count == 1 else 'are'} {count:,}." if count else said

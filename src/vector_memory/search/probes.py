@@ -4,17 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast, get_args
 
+from vector_memory.answers import models
 from vector_memory.answers.budget import ResponseBudget, explain, listed
 from vector_memory.answers.mapping import counted_with_copies, said_of_cut
-from vector_memory.answers.models import (
-    CoarseSearchResult,
-    FineSearchResult,
-    FoundChunk,
-    FoundMemory,
-    FoundSection,
-    MediumSearchResult,
-    SearchResult,
-)
 from vector_memory.domain import LINES, MatchLevel, Page
 from vector_memory.domain.validation import MAX_LIMIT
 from vector_memory.errors import ValidationError
@@ -24,10 +16,10 @@ from vector_memory.search.judge import latest_first, on_page
 from vector_memory.search.later import without_repeated
 from vector_memory.search.messages import said_with, somewhere_else
 
-A = TypeVar("A", FineSearchResult, MediumSearchResult, CoarseSearchResult)
-H = TypeVar("H", bound=FoundChunk | FoundSection | FoundMemory)
+A = TypeVar("A", models.FineSearchResult, models.MediumSearchResult, models.CoarseSearchResult)
+H = TypeVar("H", bound=models.FoundChunk | models.FoundSection | models.FoundMemory)
 
-Hit = FoundChunk | FoundSection | FoundMemory
+Hit = models.FoundChunk | models.FoundSection | models.FoundMemory
 
 MAX_QUERIES = 5
 
@@ -64,7 +56,7 @@ class Probes:
             return search(questions, page=page)
         answers, found = self._found(questions, page, search)
         answer = self._budget.within(page.max_tokens).fit(lambda budget: joined(answers, found, page, budget))
-        if isinstance(answer, CoarseSearchResult):
+        if isinstance(answer, models.CoarseSearchResult):
             self._record_access([memory.id for memory in answer.results])
         return answer
 
@@ -95,7 +87,7 @@ def joined(answers: Sequence[A], found: Sequence[Hit], page: Page, budget: Respo
     wanted = without_repeated(following)
     first = answers[0]
     if page.detail == LINES:
-        lines, packed = listed(budget, cast("Sequence[FoundMemory]", wanted), page, more=more)
+        lines, packed = listed(budget, cast("Sequence[models.FoundMemory]", wanted), page, more=more)
         shown = []
     else:
         shown = fitted(budget, wanted)
@@ -111,8 +103,8 @@ def joined(answers: Sequence[A], found: Sequence[Hit], page: Page, budget: Respo
         "elsewhere": elsewhere_of(answers) if best != LEVELS[0] else {},
         "message": explain(noun, packed, notes, read_with=read_with),
     }
-    if isinstance(first, CoarseSearchResult):
-        memories = cast("Sequence[FoundMemory]", shown)
+    if isinstance(first, models.CoarseSearchResult):
+        memories = cast("Sequence[models.FoundMemory]", shown)
         update |= {
             "query": None,
             "limit": page.limit,
@@ -125,9 +117,9 @@ def joined(answers: Sequence[A], found: Sequence[Hit], page: Page, budget: Respo
 
 def fitted(budget: ResponseBudget, hits: Sequence[H]) -> list[H]:
     """Return the first hits that fit; a hit that does not fit alone is cut."""
-    if all(isinstance(hit, FoundMemory) for hit in hits):
-        return cast("list[H]", budget.share(cast("Sequence[FoundMemory]", hits)))
-    return cast("list[H]", budget.held(cast("Sequence[FoundChunk | FoundSection]", hits)))
+    if all(isinstance(hit, models.FoundMemory) for hit in hits):
+        return cast("list[H]", budget.share(cast("Sequence[models.FoundMemory]", hits)))
+    return cast("list[H]", budget.held(cast("Sequence[models.FoundChunk | models.FoundSection]", hits)))
 
 
 def in_fair_order(lists: Sequence[Sequence[H]]) -> list[H]:
@@ -153,7 +145,7 @@ def better(one: H, other: H) -> H:
     return cast("H", max(one, other, key=score_of).model_copy(update=update))
 
 
-def elsewhere_of(answers: Sequence[SearchResult]) -> dict[str, int]:
+def elsewhere_of(answers: Sequence[models.SearchResult]) -> dict[str, int]:
     """Return for each other scope the highest count of strong matches of any question."""
     counts: dict[str, int] = {}
     for place, count in (each for answer in answers for each in answer.elsewhere.items()):
@@ -163,9 +155,9 @@ def elsewhere_of(answers: Sequence[SearchResult]) -> dict[str, int]:
 
 def key_of(hit: Hit) -> tuple[int, int]:
     """Return a key that identifies a hit within its grain."""
-    if isinstance(hit, FoundChunk):
+    if isinstance(hit, models.FoundChunk):
         return hit.memory_id, hit.chunk_id
-    return (hit.memory_id, hit.section_start) if isinstance(hit, FoundSection) else (hit.id, 0)
+    return (hit.memory_id, hit.section_start) if isinstance(hit, models.FoundSection) else (hit.id, 0)
 
 
 def score_of(hit: Hit) -> float:
@@ -173,7 +165,7 @@ def score_of(hit: Hit) -> float:
     return hit.score or 0.0
 
 
-def notes_of(answers: Sequence[SearchResult], best: MatchLevel | None) -> Iterator[str]:
+def notes_of(answers: Sequence[models.SearchResult], best: MatchLevel | None) -> Iterator[str]:
     """Yield the notes of the answers with the best match, and which questions have no close match."""
     for number, answer in enumerate(answers, 1):
         if answer.confidence == best or best is None:

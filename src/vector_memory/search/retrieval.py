@@ -16,25 +16,11 @@ from vector_memory.domain.validation import MAX_QUERY, check_text
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.token_states import Compared, States, compare
 from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError, ValidationError
+from vector_memory.search import rank
 from vector_memory.search.gate import asks_for_amount, deciding_words
 from vector_memory.search.later import LaterFields, later_fields
 from vector_memory.search.messages import not_indexed
 from vector_memory.search.question import Question, prepare, without_dates
-from vector_memory.search.rank import (
-    COUNTED,
-    GROWTH,
-    MOST_COMPARED,
-    PROBED,
-    Hit,
-    Method,
-    Ranking,
-    ScopeData,
-    SearchHits,
-    best_of_each_memory,
-    late_hits,
-    merged_hits,
-    reads,
-)
 from vector_memory.settings import Settings
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.cancellation import give_way
@@ -78,7 +64,7 @@ IN_ONE_GO = 60_000_000
 MOST_CHARACTERS = 20_000
 """Longer texts are not compared to find copies: that would take longer than the search."""
 
-MAX_DEPTH = DEPTH * GROWTH**4
+MAX_DEPTH = DEPTH * rank.GROWTH**4
 """The longest list: a search that needs a longer one gives up and says so."""
 
 
@@ -118,7 +104,7 @@ class First(NamedTuple):
     missing: int
     pending: Pending
     everywhere: Pending
-    found: ScopeData | None
+    found: rank.ScopeData | None
     around: Sequence[Any] = ()
     wanted: Expected = NOTHING_ELSE
 
@@ -159,7 +145,7 @@ class Retriever:
         self._compares_tokens = settings.late_interaction
         self.names_later = settings.later
         self._folds_copies = settings.fold_copies
-        self._method = Method(settings.vector_search_batch_size, settings.use_iterative_fetching)
+        self._method = rank.Method(settings.vector_search_batch_size, settings.use_iterative_fetching)
         self.threshold = settings.similarity_threshold if settings.use_threshold_filtering else None
 
     @property
@@ -249,14 +235,14 @@ class Retriever:
         everywhere, missing, *found = reader.together(
             reader.vectors.pending.steps(EVERYTHING),
             reader.memories.count.steps(scope, without_vectors=True),
-            *reads(reader, scope, question),
+            *rank.reads(reader, scope, question),
             *beside,
         )
         found, known = found[: len(found) - len(beside)], found[len(found) - len(beside) :]
         if not reader.vectors.end_ahead():  # the model is changing
             found, known, missing = [], [], reader.memories.count(scope, without_vectors=True)
         pending = reader.vectors.pending(scope) if everywhere.memories else everywhere
-        return First(missing, pending, everywhere, ScopeData(*found) if found else None, known, wanted)
+        return First(missing, pending, everywhere, rank.ScopeData(*found) if found else None, known, wanted)
 
     def _awaited(self, reader: Reader, first: First, scope: Scope) -> Awaited | None:
         if comes_soon(first.pending, first.everywhere):
@@ -305,7 +291,7 @@ class Retrieval:
         reader: Reader,
         question: Question,
         scope: Scope,
-        method: Method,
+        method: rank.Method,
         threshold: float | None,
         first: First | None = None,
     ) -> None:
@@ -316,9 +302,9 @@ class Retrieval:
         self._method = method
         self.first = first or NOTHING_READ
         self.ahead, self.others = NOTHING_AHEAD, Others(scope, *self.first.around) if self.first.around else None
-        self._ranking: Ranking | None = None
+        self._ranking: rank.Ranking | None = None
 
-    def find(self, count: int, *, memories: bool = False) -> SearchHits:
+    def find(self, count: int, *, memories: bool = False) -> rank.SearchHits:
         """Find the `count` best units of the scope, or with `memories` the memories with the best units.
 
         Raises ValidationError if the scope is not of one kind.
@@ -329,9 +315,9 @@ class Retrieval:
             hits = [hit for hit in found.hits if self.is_similar_enough(hit.similarity)]
             if len(hits) >= count or len(found.hits) < wanted or wanted >= MAX_DEPTH:
                 return found._replace(hits=hits[:count])
-            wanted = min(wanted * GROWTH, MAX_DEPTH)
+            wanted = min(wanted * rank.GROWTH, MAX_DEPTH)
 
-    def everything(self) -> SearchHits:
+    def everything(self) -> rank.SearchHits:
         """Return the best units of the scope, up to MAX_DEPTH, including those below the threshold."""
         return self._best(MAX_DEPTH)
 
@@ -339,7 +325,7 @@ class Retrieval:
         """Whether a hit with this similarity passes the threshold."""
         return self.threshold is None or similarity is None or similarity >= self.threshold
 
-    def _best(self, count: int, *, memories: bool = False) -> SearchHits:
+    def _best(self, count: int, *, memories: bool = False) -> rank.SearchHits:
         if self.scope.kind is None:
             raise ValidationError(f"A search needs one memory_type: {', '.join(MemoryKind)}.")
         ranking = self._ranking = self._ranking or self._ranked()
@@ -352,27 +338,29 @@ class Retrieval:
         units = self._compared(units, self.scope.kind, question, others.hits if memories else [])
         late = {unit: one.score for unit, one in units.compared.items()}
         lowest = min(late.values(), default=0.0)
-        hits = late_hits(units.hits, late, lowest) if late else units.hits
+        hits = rank.late_hits(units.hits, late, lowest) if late else units.hits
         if memories:
             best = {hit.memory_id: hit.id for hit in reversed(hits)}
-            behind = late_hits(others.hits, {}, lowest) if late else others.hits
+            behind = rank.late_hits(others.hits, {}, lowest) if late else others.hits
             compared = {number: units.compared[unit] for number, unit in best.items() if unit in units.compared}
             texts = {number: units.texts[unit] for number, unit in best.items() if unit in units.texts}
             units = others._replace(compared=compared, links=units.links, origins=units.origins, texts=texts)
-            hits = best_of_each_memory([*hits, *behind])
+            hits = rank.best_of_each_memory([*hits, *behind])
         return units._replace(hits=hits[:count])
 
-    def _ranked(self) -> Ranking:
+    def _ranked(self) -> rank.Ranking:
         reader, scope = self.reader, self.scope
-        found = self.first.found or ScopeData(*reader.together(*reads(reader, scope, self.question)))
-        ranking = Ranking(reader.vectors.candidates, scope, self.question, found, method=self._method)
+        found = self.first.found or rank.ScopeData(*reader.together(*rank.reads(reader, scope, self.question)))
+        ranking = rank.Ranking(reader.vectors.candidates, scope, self.question, found, method=self._method)
         if self.question.plain and (respelt := ranking.respelt(reader)):
             self.question = self.question.read_as(respelt)
-            found = ScopeData(*reader.together(*reads(reader, scope, self.question)))
-            ranking = Ranking(reader.vectors.candidates, scope, self.question, found, method=self._method)
+            found = rank.ScopeData(*reader.together(*rank.reads(reader, scope, self.question)))
+            ranking = rank.Ranking(reader.vectors.candidates, scope, self.question, found, method=self._method)
         return ranking
 
-    def _compared(self, units: SearchHits, kind: MemoryKind, question: States, memories: Sequence[Hit]) -> SearchHits:
+    def _compared(
+        self, units: rank.SearchHits, kind: MemoryKind, question: States, memories: Sequence[rank.Hit]
+    ) -> rank.SearchHits:
         """Compare the first units token by token, and read the links and origins of their memories.
 
         Ignores links between memories noted together. Compares nothing if a unit has no vector yet or no token states.
@@ -401,14 +389,16 @@ class Retrieval:
         links = [one for one in linked if not noted_together(origins[one.older_id], origins[one.newer_id])]
         return units._replace(compared=late, links=links if late else [], origins=origins, texts=texts if late else {})
 
-    def _known(self, units: SearchHits, kind: MemoryKind, memories: Sequence[Hit] = ()) -> SearchHits:
+    def _known(self, units: rank.SearchHits, kind: MemoryKind, memories: Sequence[rank.Hit] = ()) -> rank.SearchHits:
         """Read ahead for units that are not compared token by token."""
         if not self.reader.reads_ahead or not units.hits or self.first.wanted == NOTHING_ELSE:
             return units
         (origins,) = self._read(units, kind, memories)
         return units._replace(origins=origins)
 
-    def _read(self, units: SearchHits, kind: MemoryKind, memories: Sequence[Hit], *needed: Steps[Any]) -> list[Any]:
+    def _read(
+        self, units: rank.SearchHits, kind: MemoryKind, memories: Sequence[rank.Hit], *needed: Steps[Any]
+    ) -> list[Any]:
         """Run the `needed` reads and one for the origins of the first units' and other `memories`, which comes last.
 
         Also fills `ahead`, once, if that saves a round trip.
@@ -434,7 +424,7 @@ class Retrieval:
         return found[: len(reads)]
 
 
-def find_among(retrievals: Sequence[Retrieval], count: int, *, memories: bool = False) -> SearchHits:
+def find_among(retrievals: Sequence[Retrieval], count: int, *, memories: bool = False) -> rank.SearchHits:
     """Search several scopes, best first. Either all hits have late scores, or none."""
     for one in retrievals:
         one.question = replace(one.question, plain=NOTHING_TYPED)  # a word that one scope lacks, another may have
@@ -443,7 +433,7 @@ def find_among(retrievals: Sequence[Retrieval], count: int, *, memories: bool = 
         for one in retrievals:
             one.question = replace(one.question, states=None)
         found = [one.find(count, memories=memories) for one in retrievals]
-    return merged_hits(found)
+    return rank.merged_hits(found)
 
 
 def note_on_missing(reader: Reader, scope: Scope) -> str | None:
@@ -499,7 +489,7 @@ WITHOUT: dict[str, dict[str, Any]] = {
 
 def around(reader: Reader, scope: Scope) -> list[Steps[Any]]:
     """Return the reads that determine a scope's `Others`: the start of the newest passages, and the session's kinds."""
-    oldest = reader.vectors.candidates.oldest_of_newest.steps(Scope(), PROBED)
+    oldest = reader.vectors.candidates.oldest_of_newest.steps(Scope(), rank.PROBED)
     if scope.kind is MemoryKind.TAGGED:
         return [oldest]
     within = Scope(session_id=scope.session_id, as_of=STORED)  # hidden memories are left out when counting
@@ -528,7 +518,7 @@ class Others:
             *(source.indexed.steps(scope, buckets) for scope in scopes),
             *([] if besides is None else [source.memories_in.steps(Scope(session_id=besides, as_of=STORED))]),
             *(
-                source.likeliest_ahead.steps(scope, vector, MOST_COMPARED, PROBED, besides)
+                source.likeliest_ahead.steps(scope, vector, rank.MOST_COMPARED, rank.PROBED, besides)
                 for scope in scopes
                 if vector is not None
             ),
@@ -546,17 +536,19 @@ class Others:
         indexed = [next(rest) for _ in self._scopes]
         besides = [] if self._besides is None else next(rest)
         ahead = dict(zip(self._scopes, rest, strict=False))
-        rankings: dict[str, Ranking] = {}
+        rankings: dict[str, rank.Ranking] = {}
         for (name, scope), one in zip(self._scopes.items(), indexed, strict=True):
             left_out = besides if scope.session_id is None else ()
             if one.units.without(left_out).count:
-                rankings[name] = Ranking(reader.vectors.candidates, scope, question, ScopeData(one), besides=left_out)
+                rankings[name] = rank.Ranking(
+                    reader.vectors.candidates, scope, question, rank.ScopeData(one), besides=left_out
+                )
         missing = [name for name in rankings if ahead.get(name) is None]
         likely = ahead | dict(
             zip(missing, reader.together(*(rankings[name].likeliest() for name in missing)), strict=True)
         )
         counts = {name: ranking.count_strong(likely[name], threshold) for name, ranking in rankings.items()}
-        return {name: min(COUNTED, count) for name, count in counts.items() if count}
+        return {name: min(rank.COUNTED, count) for name, count in counts.items() if count}
 
 
 def other_scopes(scope: Scope, kinds: Iterable[str] = ()) -> dict[str, Scope]:
