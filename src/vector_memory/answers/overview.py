@@ -5,18 +5,23 @@ from pydantic import Field
 from vector_memory.answers import models
 
 
-class SessionStatsResult(models.Result):
-    """Counts of a session's memories. `without_vectors`: those found only by words so far."""
+class Counts(models.Result):
+    """Counts of memories. `without_vectors`: those found only by words so far."""
 
-    session_id: str
     memory_counts: dict[str, int] = Field(default={})
-    agent_counts: dict[str, int] = Field(default={})
     total_memories: int = 0
     total_chunks: int = 0
     without_vectors: int = 0
-    latest_iteration: int | None = None
     earliest_created: models.Time | None = None
     latest_created: models.Time | None = None
+
+
+class SessionStatsResult(Counts):
+    """Counts of a session's memories."""
+
+    session_id: str
+    agent_counts: dict[str, int] = Field(default={})
+    latest_iteration: int | None = None
 
 
 class TimelineEntry(models.Provenance, models.Succession):
@@ -83,23 +88,17 @@ class ActivityResult(models.Result):
     hours: list[ActiveHour] = Field(default=[])
 
 
-class MemoryStatsResult(models.Result):
+class MemoryStatsResult(Counts):
     """Counts of the whole file. `embedding_model` is the model that computed its vectors.
 
     `pending_vectors`: number of memories whose vectors are being computed now.
     """
 
-    memory_counts: dict[str, int] = Field(default={})
-    total_memories: int = 0
-    total_chunks: int = 0
     total_sessions: int = 0
     total_agents: int = 0
-    without_vectors: int = 0
     pending_vectors: int = 0
     embedding_model: str | None = None
     database_bytes: int = 0
-    earliest_created: models.Time | None = None
-    latest_created: models.Time | None = None
 
 
 class SessionEntry(models.Value):

@@ -1,6 +1,6 @@
 """Returns the memories stored since the caller's last call."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from vector_memory.answers import mapping
@@ -15,9 +15,10 @@ from vector_memory.search.answer import COARSE, copies_of
 from vector_memory.search.copies import RUN, folded, whole_runs
 from vector_memory.search.judge import judged
 from vector_memory.search.messages import NO_CLOSE_MATCH, NO_MATCH, cut_short, said_with
+from vector_memory.search.rank import Hit
 from vector_memory.search.retrieval import find_among, note_on_missing
-from vector_memory.storage.base import Storage
-from vector_memory.storage.records import Cursor
+from vector_memory.storage.base import Reader, Storage
+from vector_memory.storage.records import Cursor, Memory
 
 NOW = "now"
 """The cursor for memories stored from now on."""
@@ -71,20 +72,7 @@ class Changes:
             total = reader.memories.count(since)
             memories = reader.memories.changes_after(start, scope, page.limit)
             is_empty = not total and not reader.memories.count(Scope(session_id=scope.session_id, as_of=ANY))
-            observations = mapping.observations_on(reader, memories, scope.as_of)
-            superseded = mapping.superseded_in(reader, since, ids := [memory.id for memory in memories])
-            replaced = mapping.replaced_by(reader, ids)
-            later = reader.run(self._retriever.later_of(reader, ids, scope))
-        found = [
-            FoundBeginning(
-                **mapping.beginning(memory, length),
-                superseded_by=superseded.by.get(memory.id, []),
-                supersedes=replaced.get(memory.id, [])[: mapping.LINKED],
-                **later.get(memory.id, {}),
-            )
-            for memory in memories
-        ]
-        found = mapping.with_notes(found, observations)
+            found, superseded = self._found(reader, since, memories, length)
 
         def build(budget: ResponseBudget) -> ChangesResult:
             shown = budget.share(found)
@@ -95,7 +83,7 @@ class Changes:
                 cursor=str(end if not has_more else Cursor(shown[-1].id) if shown else start),
                 has_more=has_more,
                 total_new=total,
-                superseded=superseded.number,
+                superseded=superseded,
                 message=" ".join(filter(None, (lost, said))),
             )
 
@@ -121,26 +109,7 @@ class Changes:
                 left_out = min(page.limit, len(matches)) - len(hits)
                 memories = reader.memories.get_all([hit.id for hit in hits])
                 missing = note_on_missing(reader, scope)
-                observations = mapping.observations_on(reader, memories.values(), scope.as_of)
-                superseded, replaced = (
-                    mapping.superseded_in(reader, scope, memories),
-                    mapping.replaced_by(reader, memories),
-                )
-                later = reader.run(self._retriever.later_of(reader, list(memories), scope))
-        found = [
-            FoundBeginning(
-                **mapping.beginning(memories[hit.id], length),
-                score=hit.score,
-                match=hit.match,
-                similarity=hit.similarity,
-                superseded_by=superseded.by.get(hit.id, []),
-                supersedes=replaced.get(hit.id, [])[: mapping.LINKED],
-                copies=list(hit.copies),
-                **later.get(hit.id, {}),
-            )
-            for hit in hits
-        ]
-        found = mapping.with_notes(found, observations)
+                found, superseded = self._found(reader, scope, [memories[hit.id] for hit in hits], length, hits)
         total = sum(counts.values())
         confidence = best_of([hit.match for hit in matches])
         notes = (
@@ -159,11 +128,35 @@ class Changes:
                 total_new=total,
                 confidence=confidence,
                 weak=left_out,
-                superseded=superseded.number,
+                superseded=superseded,
                 message=" ".join([best_message(shown, total), *said_with(notes, left_out)]),
             )
 
         return self._budget.within(page.max_tokens).fit(build)
+
+    def _found(
+        self, reader: Reader, scope: Scope, memories: Sequence[Memory], length: int | None, hits: Iterable[Hit] = ()
+    ) -> tuple[list[FoundBeginning], int]:
+        """Return the results for memories, of which some are `hits`, and the number of superseded ones left out."""
+        ids = [memory.id for memory in memories]
+        observations = mapping.observations_on(reader, memories, scope.as_of)
+        superseded, replaced = mapping.superseded_in(reader, scope, ids), mapping.replaced_by(reader, ids)
+        later = reader.run(self._retriever.later_of(reader, ids, scope))
+        ranked = {
+            hit.id: {"score": hit.score, "match": hit.match, "similarity": hit.similarity, "copies": hit.copies}
+            for hit in hits
+        }
+        found = [
+            FoundBeginning(
+                **mapping.beginning(memory, length),
+                superseded_by=superseded.by.get(memory.id, []),
+                supersedes=replaced.get(memory.id, [])[: mapping.LINKED],
+                **later.get(memory.id, {}),
+                **ranked.get(memory.id, {}),
+            )
+            for memory in memories
+        ]
+        return mapping.with_notes(found, observations), superseded.number
 
 
 def position(since: str | int | None, end: Cursor) -> tuple[Cursor, str | None]:

@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import yaml
 
 from vector_memory.answers.budget import ResponseBudget
-from vector_memory.answers.documents import (
-    ChunkEntry,
-    DocumentResult,
-    ExpandedChunkResult,
-    ExportResult,
-    MemoryResult,
-)
+from vector_memory.answers.documents import ChunkEntry, DocumentResult, ExpandedChunkResult, ExportResult, MemoryResult
 from vector_memory.answers.mapping import READ_WITH, memory_entry, observations_on, provenance, succession_of
 from vector_memory.answers.models import ObservationNote, to_second
 from vector_memory.domain import utc_now

@@ -27,12 +27,7 @@ class Merged(NamedTuple):
 class Across:
     """Searches all kinds and grains. Memories that are not split into chunks are whole results in every grain."""
 
-    def __init__(
-        self,
-        storage: Storage,
-        search: Search,
-        as_stored: Callable[[Scope], Scope],
-    ) -> None:
+    def __init__(self, storage: Storage, search: Search, as_stored: Callable[[Scope], Scope]) -> None:
         self._storage = storage
         self._as_stored = as_stored
         self._search = search

@@ -213,13 +213,7 @@ class Search:
         return self._with_memories(models.SearchMemoriesResult, found, scope, page, query)
 
     def documents(
-        self,
-        query: str | None,
-        scope: Scope,
-        page: Page,
-        mode: SearchMode | None,
-        *,
-        order: SearchOrder | None,
+        self, query: str | None, scope: Scope, page: Page, mode: SearchMode | None, *, order: SearchOrder | None
     ) -> models.CoarseSearchResult:
         """Return the documents that match best; without a query, or in the order `recent`, the newest."""
         if query is None and order is SearchOrder.RELEVANCE:

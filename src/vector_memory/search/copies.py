@@ -285,10 +285,5 @@ def rank_sections(sections: Iterable[Section], hits: Iterable[Hit]) -> list[Matc
     ]
     return sorted(
         found,
-        key=lambda match: (
-            match.match == "weak",
-            -round(match.score, 6),
-            match.section.memory_id,
-            match.section.start,
-        ),
+        key=lambda match: (match.match == "weak", -round(match.score, 6), match.section.memory_id, match.section.start),
     )

@@ -8,28 +8,18 @@ from vector_memory.domain.text import counted
 from vector_memory.storage.spelling import Spelling
 
 NOUNS = {
-    MemoryKind.SESSION_CONTEXT: ("session context", "session contexts"),
-    MemoryKind.INPUT_PROMPT: ("prompt", "prompts"),
-    MemoryKind.SYSTEM_MEMORY: ("system memory", "system memories"),
-    MemoryKind.REPORT: ("report", "reports"),
-    MemoryKind.REPORT_OBSERVATION: ("observation", "observations"),
-    MemoryKind.WORKING_MEMORY: ("working memory", "working memories"),
-    MemoryKind.KNOWLEDGE_BASE: ("knowledge base entry", "knowledge base entries"),
-    MemoryKind.TAGGED: ("note", "notes"),
-}
-"""Singular and plural noun of each kind."""
-
-FOUND_WITH = {
-    MemoryKind.SESSION_CONTEXT: "search_session_context",
-    MemoryKind.INPUT_PROMPT: "search_input_prompts",
-    MemoryKind.SYSTEM_MEMORY: "search_system_memory",
-    MemoryKind.REPORT: "search_reports_specific_chunks",
-    MemoryKind.REPORT_OBSERVATION: "load_session_context_for_task",
-    MemoryKind.WORKING_MEMORY: "search_working_memory_specific_chunks",
-    MemoryKind.KNOWLEDGE_BASE: "search_knowledge_base_specific_chunks",
-    MemoryKind.TAGGED: "search_memories",
-}
-"""The tool that finds memories of each kind."""
+    MemoryKind.SESSION_CONTEXT: ("session context", "session contexts", "search_session_context"),
+    MemoryKind.INPUT_PROMPT: ("prompt", "prompts", "search_input_prompts"),
+    MemoryKind.SYSTEM_MEMORY: ("system memory", "system memories", "search_system_memory"),
+    MemoryKind.REPORT: ("report", "reports", "search_reports_specific_chunks"),
+    MemoryKind.REPORT_OBSERVATION: ("observation", "observations", "load_session_context_for_task"),
+    MemoryKind.WORKING_MEMORY: ("working memory", "working memories", "search_working_memory_specific_chunks"),
+    MemoryKind.KNOWLEDGE_BASE: (
+        "knowledge base entry", "knowledge base entries", "search_knowledge_base_specific_chunks",
+    ),
+    MemoryKind.TAGGED: ("note", "notes", "search_memories"),
+}  # fmt: skip
+"""Each kind in the singular and plural, and the tool that finds its memories."""
 
 PLACES = {
     "other_times": ("from other times", "omit created_after and created_before"),
@@ -38,8 +28,8 @@ PLACES = {
     "other_tasks": ("from other tasks", "omit task_code"),
     "other_sessions": ("in other sessions", "omit session_id"),
     "other_categories": ("with other categories and tags", "omit category and tags"),
-    **{str(kind): (f"among the {several}", FOUND_WITH[kind]) for kind, (_, several) in NOUNS.items()},
-    "knowledge_base": ("in the knowledge base", FOUND_WITH[MemoryKind.KNOWLEDGE_BASE]),
+    **{str(kind): (f"among the {several}", tool) for kind, (_, several, tool) in NOUNS.items()},
+    "knowledge_base": ("in the knowledge base", NOUNS[MemoryKind.KNOWLEDGE_BASE][2]),
 }
 """Other scopes with matches, and how to search there."""
 
@@ -62,9 +52,7 @@ def noun_of(kind: MemoryKind | None) -> str:
 
 def kinds_in_words(counts: Mapping[MemoryKind, int]) -> str:
     """List how many memories of each kind there are, and which tool finds them."""
-    return ", ".join(
-        f"{count:,} {NOUNS[kind][0 if count == 1 else 1]} ({FOUND_WITH[kind]})" for kind, count in counts.items()
-    )
+    return ", ".join(f"{counted(count, *NOUNS[kind][:2])} ({NOUNS[kind][2]})" for kind, count in counts.items())
 
 
 IN_TIME = "a server computes them in the background, or `vector-memory backfill` at once"

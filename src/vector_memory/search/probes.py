@@ -105,11 +105,7 @@ def joined(answers: Sequence[A], found: Sequence[Hit], page: Page, budget: Respo
     }
     if isinstance(first, models.CoarseSearchResult):
         memories = cast("Sequence[models.FoundMemory]", shown)
-        update |= {
-            "query": None,
-            "limit": page.limit,
-            "message": f"{update['message']}{said_of_cut(memories)}",
-        }
+        update |= {"query": None, "limit": page.limit, "message": f"{update['message']}{said_of_cut(memories)}"}
     if page.detail == LINES:
         update |= {"lines": lines}
     return first.model_copy(update=packed.fields() | {"results": shown} | update)

@@ -132,11 +132,7 @@ class Retriever:
     """
 
     def __init__(
-        self,
-        storage: Storage,
-        model: EmbeddingModel,
-        background: "BackgroundVectors",
-        settings: Settings,
+        self, storage: Storage, model: EmbeddingModel, background: "BackgroundVectors", settings: Settings
     ) -> None:
         self._storage = storage
         self._model = model
