@@ -302,17 +302,22 @@ class ReportsResult(Observed, Result):
     """Base of results that may hold reports, with the observations on them."""
 
 
-class SearchResult(Result):
-    """Base of all search results. `confidence` is None if nothing was compared by meaning."""
+class RankedResult(Result):
+    """Base of results of a search. `confidence` is None if nothing was compared by meaning."""
 
-    total_results: int = 0
     next_offset: int | None = unless_empty(description="Set if there is more: send it as offset")
     omitted: list[Omitted] = unless_empty([])
     confidence: MatchLevel | None = unless_empty(description="The best match")
     weak: int = unless_zero("Weak matches left out; next_offset leads to them")
     superseded: int = unless_zero(SUPERSEDED)
-    elsewhere: dict[str, int] = unless_empty({}, "If nothing is strong: number of strong matches outside the filters")
     trace: dict[str, Any] | None = unless_empty(description="If explain was sent: how candidates were measured")
+
+
+class SearchResult(RankedResult):
+    """Base of search results of the session tools."""
+
+    total_results: int = 0
+    elsewhere: dict[str, int] = unless_empty({}, "If nothing is strong: number of strong matches outside the filters")
 
     _notes: tuple[str, ...] = PrivateAttr(default=())
 

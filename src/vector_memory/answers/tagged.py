@@ -52,22 +52,16 @@ class FoundTagged(models.Ranked, TaggedMemory):
     sources: list[models.Source] = models.unless_both()
 
 
-class SearchTaggedResult(models.Result):
+class SearchTaggedResult(models.RankedResult):
     """Tagged memories, best first. `total` counts those that pass the filters, `count` those in this answer."""
 
     query: str | None = None
     results: list[FoundTagged] = Field(default=[], description="Best first")
     total: int = 0
     count: int = 0
-    next_offset: int | None = models.unless_empty(description="Set if there is more: send it as offset")
-    omitted: list[models.Omitted] = models.unless_empty([], "Results that did not fit")
-    confidence: MatchLevel | None = models.unless_empty(description="The best match")
-    weak: int = models.unless_zero("Weak matches left out; next_offset leads to them")
-    superseded: int = models.unless_zero(models.SUPERSEDED)
     elsewhere: dict[str, int] = models.unless_empty(
         {}, "If nothing is strong: strong matches with other categories and tags"
     )
-    trace: dict[str, Any] | None = models.unless_empty(description="If explain was sent: how candidates were measured")
 
 
 class RecentTaggedResult(models.Result):

@@ -16,16 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vector_memory import errors
 from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding.description import Calibration
 from vector_memory.embedding.embedder import Embedder, Encoded, EncodedQuestion, Vectors
-from vector_memory.errors import (
-    ConfigurationError,
-    EmbeddingFailedError,
-    EmbeddingUnavailableError,
-    VectorMemoryError,
-    where,
-)
 
 if TYPE_CHECKING:
     from vector_memory.settings import Settings
@@ -57,7 +51,7 @@ def load_embedder(settings: "Settings") -> Embedder:
     engine = _load_engine(settings.embedding_model, settings.embedding_model_path, settings.embedding_dim)
     dimensions = engine.fingerprint.dimensions
     if dimensions != settings.embedding_dim:
-        raise ConfigurationError(
+        raise errors.ConfigurationError(
             f"Vectors of {settings.embedding_model} have {dimensions} numbers, not {settings.embedding_dim}: set "
             f"VECTOR_MEMORY_EMBEDDING_DIM={dimensions}."
         )
@@ -152,7 +146,7 @@ class EmbeddingModel:
         self._loader = threading.Thread()
         self._loads_in_background = False
         self._engine: Embedder | None = None
-        self._failure: EmbeddingUnavailableError | None = None
+        self._failure: errors.EmbeddingUnavailableError | None = None
         self._failed_at = 0.0
         self.latest = LatestTexts()
         self._turn = threading.Lock()
@@ -189,7 +183,7 @@ class EmbeddingModel:
             return_freed_memory()
 
     @property
-    def failure(self) -> EmbeddingUnavailableError | None:
+    def failure(self) -> errors.EmbeddingUnavailableError | None:
         """The error of the last attempt to load; None if there was none, or the engine is loaded."""
         return self._failure
 
@@ -261,7 +255,7 @@ class EmbeddingModel:
         return encoded
 
     def _load_quietly(self) -> None:
-        with suppress(EmbeddingUnavailableError), self._loaded():
+        with suppress(errors.EmbeddingUnavailableError), self._loaded():
             pass
 
     @contextmanager
@@ -275,14 +269,14 @@ class EmbeddingModel:
                     self._attempt()
                 engine = self._engine
                 if engine is None:
-                    raise EmbeddingUnavailableError(str(self._failure)) from self._failure
+                    raise errors.EmbeddingUnavailableError(str(self._failure)) from self._failure
         try:
             yield engine
-        except VectorMemoryError:
+        except errors.VectorMemoryError:
             raise
         except Exception as error:
-            log.warning("The embedding model failed: %s", where(error))
-            raise EmbeddingFailedError(type(error).__name__) from error
+            log.warning("The embedding model failed: %s", errors.where(error))
+            raise errors.EmbeddingFailedError(type(error).__name__) from error
 
     def _may_try(self) -> bool:
         return self._failure is None or self._clock() - self._failed_at >= LOAD_RETRY_SECONDS
@@ -311,11 +305,13 @@ def return_freed_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _as_unavailable(error: Exception) -> EmbeddingUnavailableError:
-    if isinstance(error, EmbeddingUnavailableError):
+def _as_unavailable(error: Exception) -> errors.EmbeddingUnavailableError:
+    if isinstance(error, errors.EmbeddingUnavailableError):
         return error
     # Only our own messages are known to contain nothing but what the user provided.
-    reason = str(error) if isinstance(error, VectorMemoryError) else f"loading it raised {type(error).__name__}."
-    unavailable = EmbeddingUnavailableError(f"The embedding model cannot be used: {reason} See the log for details.")
+    reason = str(error) if isinstance(error, errors.VectorMemoryError) else f"loading it raised {type(error).__name__}."
+    unavailable = errors.EmbeddingUnavailableError(
+        f"The embedding model cannot be used: {reason} See the log for details."
+    )
     unavailable.__cause__ = error
     return unavailable

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from vector_memory.answers import mapping
 from vector_memory.answers.budget import ResponseBudget
@@ -142,7 +143,7 @@ class Changes:
         observations = mapping.observations_on(reader, memories, scope.as_of)
         superseded, replaced = mapping.superseded_in(reader, scope, ids), mapping.replaced_by(reader, ids)
         later = reader.run(self._retriever.later_of(reader, ids, scope))
-        ranked = {
+        ranked: dict[int, dict[str, Any]] = {
             hit.id: {"score": hit.score, "match": hit.match, "similarity": hit.similarity, "copies": hit.copies}
             for hit in hits
         }

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import yaml
 
+from vector_memory.answers import documents
 from vector_memory.answers.budget import ResponseBudget
-from vector_memory.answers.documents import ChunkEntry, DocumentResult, ExpandedChunkResult, ExportResult, MemoryResult
 from vector_memory.answers.mapping import READ_WITH, memory_entry, observations_on, provenance, succession_of
 from vector_memory.answers.models import ObservationNote, to_second
 from vector_memory.domain import utc_now
@@ -104,14 +104,14 @@ class Documents:
         self._exports = exports
         self._writer = writer
 
-    def get(self, memory_id: str | int, offset: int, *, read_with: str = READ_WITH) -> MemoryResult:
+    def get(self, memory_id: str | int, offset: int, *, read_with: str = READ_WITH) -> documents.MemoryResult:
         """Return a memory with its content from `offset` on. `read_with`: the tool that reads the rest of a cut one."""
         memory, observations, succession = self._find(memory_id)
 
-        def build(budget: ResponseBudget) -> MemoryResult:
+        def build(budget: ResponseBudget) -> documents.MemoryResult:
             text, end = budget.cut(memory.content, offset)
             entry = budget.slim(memory_entry(memory).model_copy(update={"content": "", **succession}))
-            return MemoryResult(
+            return documents.MemoryResult(
                 memory=entry.model_copy(update={"content": text, "content_end": end}),
                 observations=observations,
                 message=reading_message(read_with, offset, end, len(memory.content)),
@@ -119,10 +119,10 @@ class Documents:
 
         return self._read(memory, offset, self._budget.fit(build))
 
-    def reconstruct(self, memory_id: str | int, offset: int) -> DocumentResult:
+    def reconstruct(self, memory_id: str | int, offset: int) -> documents.DocumentResult:
         """Return a document from `offset` on, exactly as it was stored."""
         memory, observations, succession = self._find(memory_id)
-        frame = DocumentResult(
+        frame = documents.DocumentResult(
             memory_id=memory.id,
             **provenance(memory),
             **succession,
@@ -132,28 +132,28 @@ class Documents:
             observations=observations,
         )
 
-        def build(budget: ResponseBudget) -> DocumentResult:
+        def build(budget: ResponseBudget) -> documents.DocumentResult:
             text, end = budget.cut(memory.content, offset)
             message = reading_message("reconstruct_document", offset, end, len(memory.content))
             return budget.slim(frame).model_copy(update={"content": text, "content_end": end, "message": message})
 
         return self._read(memory, offset, self._budget.fit(build))
 
-    def export(self, memory_id: str | int, output_path: str, *, overwrite: bool) -> ExportResult:
+    def export(self, memory_id: str | int, output_path: str, *, overwrite: bool) -> documents.ExportResult:
         """Write a document to a file and return the file's path."""
         self._writer.require_kept(output_path=output_path)
         memory, _, _ = self._find(memory_id)
         data = as_markdown(memory).encode()
         path = self._exports.write(output_path, data, overwrite=overwrite)
         self._access.record([memory.id])
-        return ExportResult(
+        return documents.ExportResult(
             file_path=str(path),
             memory_id=memory.id,
             bytes_written=len(data),
             message=f"Wrote {memory.memory_type} {memory.id}, {counted(len(data), 'byte')}.",
         )
 
-    def expand(self, chunk_id: str | int, surrounding_chunks: int) -> ExpandedChunkResult:
+    def expand(self, chunk_id: str | int, surrounding_chunks: int) -> documents.ExpandedChunkResult:
         """Return a chunk with its neighbours, and the part of the document that they cover."""
         number = parse_id("chunk_id", chunk_id)
         check_range("surrounding_chunks", surrounding_chunks, 0, MAX_SURROUNDING)
@@ -168,7 +168,7 @@ class Documents:
             memory = reader.memories.get(target.memory_id)
             noted = {"observations": observations_on(reader, [memory]), **succession_of(reader, memory.id)}
 
-        def build(budget: ResponseBudget) -> ExpandedChunkResult:
+        def build(budget: ResponseBudget) -> documents.ExpandedChunkResult:
             answer = expanded_chunk(budget, memory, target, around, surrounding_chunks)
             return answer.model_copy(update=noted)
 
@@ -206,7 +206,7 @@ def existing_memory(reader: Reader, number: int) -> Memory:
 
 def expanded_chunk(
     budget: ResponseBudget, memory: Memory, target: StoredChunk, around: Sequence[StoredChunk], surrounding: int
-) -> ExpandedChunkResult:
+) -> documents.ExpandedChunkResult:
     """Return a chunk with the neighbours that fit. The answer contains each text twice: as a chunk, and joined."""
     window, chunks = fitting_window(budget, target, around, surrounding)
     message = f"{counted(len(chunks), 'chunk')} of {memory.memory_type} {memory.id}."
@@ -216,7 +216,7 @@ def expanded_chunk(
     text, end = budget.cut(expanded, times=2)
     if end is not None:
         message += " The chunk is cut to fit: continue with get_memory_by_id and offset = content_end."
-    frame = ExpandedChunkResult(
+    frame = documents.ExpandedChunkResult(
         memory_id=memory.id,
         **provenance(memory),
         target_chunk_index=target.chunk.index,
@@ -240,10 +240,10 @@ def fitting_window(
     return window, chunks
 
 
-def chunk_entry(stored: StoredChunk, text: str) -> ChunkEntry:
+def chunk_entry(stored: StoredChunk, text: str) -> documents.ChunkEntry:
     """Return a chunk as results show it, with `text` as its text."""
     chunk = stored.chunk
-    return ChunkEntry(
+    return documents.ChunkEntry(
         chunk_id=stored.id,
         chunk_index=chunk.index,
         content=text,

@@ -19,16 +19,7 @@ from vector_memory.embedding.token_states import Compared
 from vector_memory.search import gate, messages
 from vector_memory.search.question import Question
 from vector_memory.search.rank import Hit, SearchHits
-from vector_memory.search.retrieval import (
-    EVERYTHING,
-    Awaited,
-    Expected,
-    Others,
-    Retrieval,
-    Retriever,
-    around,
-    comes_soon,
-)
+from vector_memory.search.retrieval import EVERYTHING, Awaited, Expected, Retrieval, Retriever, comes_soon
 from vector_memory.storage.base import Reader
 from vector_memory.storage.records import Link, Memory, Origin
 from vector_memory.storage.scoring import LATE_UNITS
@@ -304,7 +295,7 @@ def judge(retrieval: Retrieval, found: SearchHits, *, only_here: bool = False) -
         notes.append(messages.NO_MATCH if confidence == "weak" else messages.NO_CLOSE_MATCH)
     if missing := gate.found_nowhere(question.text, found.texts.values()) if found.texts else []:
         notes.append(messages.nothing_has(missing))
-    elsewhere = {} if only_here else matches_elsewhere(retrieval)
+    elsewhere = {} if only_here else retrieval.matches_elsewhere()
     if elsewhere:
         notes.append(messages.somewhere_else(elsewhere, advise=True))
     return Judgement(hits, confidence, elsewhere, tuple(notes), found.origins, found.links)
@@ -341,15 +332,6 @@ def limits(retrieval: Retrieval, found: SearchHits) -> Iterator[str]:
         yield messages.no_such_words(scope)
     elif found.nearest is not None and retrieval.threshold is not None:
         yield messages.all_too_different(retrieval.threshold)
-
-
-def matches_elsewhere(retrieval: Retrieval) -> dict[str, int]:
-    """Count the units near the question in other scopes, by name."""
-    reader, others = retrieval.reader, retrieval.others
-    if others is None:
-        others = Others(retrieval.scope, *reader.together(*around(reader, retrieval.scope)))
-    found = retrieval.ahead.others or reader.together(*others.reads(reader, retrieval.question))
-    return others.counts(reader, retrieval.question, found, retrieval.threshold)
 
 
 def nothing_stored(reader: Reader, scope: Scope) -> str:

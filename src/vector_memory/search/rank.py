@@ -19,19 +19,9 @@ from vector_memory.domain import TRAITS, MatchLevel, Scope, best_of
 from vector_memory.embedding.token_states import Compared
 from vector_memory.errors import DatabaseError
 from vector_memory.search.question import Question
+from vector_memory.storage import postings
 from vector_memory.storage.base import Reader
 from vector_memory.storage.connection import Steps
-from vector_memory.storage.postings import (
-    BUCKETS,
-    OUTSIDE,
-    Occurrences,
-    PostingRows,
-    Units,
-    all_occurrences,
-    buckets_of,
-    key_of,
-    occurrences,
-)
 from vector_memory.storage.queries.candidates import Candidates, ComparedPassages, IndexedScope, Likely
 from vector_memory.storage.records import Link, Origin
 from vector_memory.storage.scoring import (
@@ -219,9 +209,9 @@ class WordScores:
     missing: Sequence[str]
 
 
-def word_scores(units: Units, rows: PostingRows, terms: Sequence[str]) -> WordScores:
+def word_scores(units: postings.Units, rows: postings.PostingRows, terms: Sequence[str]) -> WordScores:
     """Score the units of a scope. `rows`: the postings of the terms. Raises DamagedError."""
-    each_of = occurrences(terms, rows, len(units.block_ids))
+    each_of = postings.occurrences(terms, rows, len(units.block_ids))
     found = {term: inside(units, each) for term, each in zip(terms, each_of, strict=True)}
     count = units.count
     mean_length = int((units.lengths * units.inside).sum()) / (count or 1)
@@ -236,7 +226,7 @@ def word_scores(units: Units, rows: PostingRows, terms: Sequence[str]) -> WordSc
     return WordScores(scores, scored, covered, [term for term, (entries, _) in found.items() if not len(entries)])
 
 
-def inside(units: Units, found: Occurrences) -> tuple[Numbers, NDArray[np.uint16]]:
+def inside(units: postings.Units, found: postings.Occurrences) -> tuple[Numbers, NDArray[np.uint16]]:
     """Return the entries of the scope that have a term, ascending, and its counts."""
     entries = units.entries_at(found)
     there = units.inside[entries]
@@ -332,7 +322,7 @@ def reads(reader: Reader, scope: Scope, question: Question) -> list[Steps[Any]]:
     """Return the reads that fill a `ScopeData`; none if the scope is not of one kind."""
     if scope.kind is None:
         return []
-    source, buckets = reader.vectors.candidates, buckets_of(question.terms or ())
+    source, buckets = reader.vectors.candidates, postings.buckets_of(question.terms or ())
     ahead = [] if question.vector is None else [source.compared_ahead.steps(scope, question.vector)]
     return [source.indexed.steps(scope, buckets), *ahead]
 
@@ -352,11 +342,11 @@ class Ranking:
     ) -> None:
         self._source, self._scope, self._question, self._method = source, scope, question, method
         self._ahead, self._besides = found.compared, besides
-        units, postings = found.indexed
+        units, rows = found.indexed
         self.units = units = units.without(besides) if besides else units
         self._words = None
         if question.terms is not None:
-            self._words = word_scores(units, postings, question.terms)
+            self._words = word_scores(units, rows, question.terms)
         self._known: NDArray[np.float64] | None = None
         self._likely: dict[tuple[int, float], tuple[NDArray[np.float64], bool]] = {}
 
@@ -420,7 +410,7 @@ class Ranking:
             return self._known
         found = self._ahead or self._source.compared(self._scope, query)
         entries = self.units.entries_of(found.unit_ids)
-        if (entries == OUTSIDE).any():
+        if (entries == postings.OUTSIDE).any():
             raise DatabaseError("A passage belongs to a unit without keywords: run `vector-memory doctor --fix`.")
         self._known = self._highest(entries, found.cosines)
         return self._known
@@ -438,7 +428,7 @@ class Ranking:
             worth = WordWeights(self.units, self._words, weight)
             found = self._source.likeliest(self._scope, query, worth, limit, self._method.newest)
             entries = self.units.entries_of(found.unit_ids)
-            there = entries != OUTSIDE  # pgvector also finds the memories to leave out
+            there = entries != postings.OUTSIDE  # pgvector also finds the memories to leave out
             known = self._highest(entries[there], cosines(found.vectors[there], query))
             self._likely[limit, weight] = known, found.complete
         return self._likely[limit, weight]
@@ -466,8 +456,8 @@ class Ranking:
         missing = {} if words is None else {term: plain[term] for term in words.missing if term in plain}
         if not missing or not 0 < len(units.block_ids) <= MOST_BLOCKS:
             return {}
-        keys, everywhere = all_occurrences(
-            self._source.indexed(self._scope, list(range(BUCKETS))).postings, len(units.block_ids)
+        keys, everywhere = postings.all_occurrences(
+            self._source.indexed(self._scope, list(range(postings.BUCKETS))).postings, len(units.block_ids)
         )
         entries = units.entries_at(everywhere)
         there = units.inside[entries]
@@ -483,7 +473,7 @@ class Ranking:
             for memory in () if is_chunked else memories.values():
                 yield searchable_text(memory.title, (), memory.content)
 
-        return spellings(missing, self._question.terms or (), occurring, key_of, texts_of)
+        return spellings(missing, self._question.terms or (), occurring, postings.key_of, texts_of)
 
     def likeliest(self) -> Steps[Likely | None]:
         """Return the likeliest of the newest passages."""
@@ -504,7 +494,9 @@ class Ranking:
             return len(by_words)
         entries, similarities = units.entries_of(found.unit_ids), cosines(found.vectors, question.vector)
         there = (
-            (entries != OUTSIDE) & units.inside[entries] & (similarities >= (-1.0 if threshold is None else threshold))
+            (entries != postings.OUTSIDE)
+            & units.inside[entries]
+            & (similarities >= (-1.0 if threshold is None else threshold))
         )
         entries, similarities = entries[there], similarities[there]
         return len(np.union1d(entries[question.calibration.are_strong(similarities, shares[entries])], by_words))
@@ -524,7 +516,9 @@ class Goal(NamedTuple):
 class WordWeights:
     """The value of words in terms of cosines: implements `storage.queries.candidates.Weights`."""
 
-    def __init__(self, units: Units, words: WordScores | None, weight: float, left_out: Sequence[int] = ()) -> None:
+    def __init__(
+        self, units: postings.Units, words: WordScores | None, weight: float, left_out: Sequence[int] = ()
+    ) -> None:
         self.left_out = left_out
         self._units, self._words = units, words
         gains = np.where(np.append(units.inside, False), np.float32(0), np.float32(-np.inf))

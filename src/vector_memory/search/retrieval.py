@@ -317,6 +317,12 @@ class Retrieval:
         """Return the best units of the scope, up to MAX_DEPTH, including those below the threshold."""
         return self._best(MAX_DEPTH)
 
+    def matches_elsewhere(self) -> dict[str, int]:
+        """Count the units near the question in other scopes, by name."""
+        others = self.others or Others(self.scope, *self.reader.together(*around(self.reader, self.scope)))
+        found = self.ahead.others or self.reader.together(*others.reads(self.reader, self.question))
+        return others.counts(self.reader, self.question, found, self.threshold)
+
     def is_similar_enough(self, similarity: float | None) -> bool:
         """Whether a hit with this similarity passes the threshold."""
         return self.threshold is None or similarity is None or similarity >= self.threshold
