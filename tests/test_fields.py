@@ -19,8 +19,8 @@ FIFTH = [1, 4, 7, 10, 13, 16]
 """The memories of importance 5: one of each kind."""
 
 ROW = """\
-    F("importance", T.NUMBER, partial(check_range, "importance", minimum=1, maximum=5), stored="1 to 5", asked="Filter",
-      flag=("importance", "Only this importance.")),
+    F("importance", T.NUMBER, partial(validation.check_range, "importance", minimum=1, maximum=5),
+      stored="1 to 5", asked="Filter", flag=("importance", "Only this importance.")),
 """
 EDITS = {
     "domain/fields.py": [("REVISION = 0", " + 1"), ('flag=("task", "Only this task.")),\n', ROW)],
