@@ -5,7 +5,6 @@ specification names for this, returns strings that do not add up to the document
 everything after an unclosed fence, closes a `~~~` fence at a backtick fence, and misses indented fences.
 """
 
-import json
 import re
 import tomllib
 from bisect import bisect_left, bisect_right
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 
-# The front matter of a document: YAML between lines of `---`, TOML between lines of `+++`, or a JSON object.
+# The front matter of a document: YAML between lines of `---`, or TOML between lines of `+++`.
 
 LINE = r"[^\r\n]*+(?:\r\n?|\n)"
 # YAML has a key, or only comments: a text may also begin with a rule and contain another.
@@ -37,8 +36,6 @@ YAML = re.compile(
     r"(?<=[\r\n])(?:---|\.\.\.)[ \t]*(?:\r\n?|\n|\Z)"
 )
 TOML = re.compile(r"\ufeff?\+\+\+[ \t]*(?:\r\n?|\n)(?P<values>(?s:.*?))(?<=[\r\n])\+\+\+[ \t]*(?:\r\n?|\n|\Z)")
-JSON = re.compile(r"\ufeff?(?=\{\s*\")")
-AFTER_JSON = re.compile(r"[ \t]*(?:\r\n?|\n|\Z)")
 
 FIELD = re.compile(r"^(?=[^\s#-])", re.MULTILINE)
 # `title: One: two` is invalid YAML, but common.
@@ -65,33 +62,19 @@ class FrontMatter(NamedTuple):
 
 def front_matter_end(text: str) -> int:
     """Return the end of the front matter; 0 if there is none."""
-    if found := YAML.match(text) or TOML.match(text):
-        return found.end()
-    return _json_above(text, found.end())[0] if (found := JSON.match(text)) else 0
+    found = YAML.match(text) or TOML.match(text)
+    return found.end() if found else 0
 
 
 def read_front_matter(text: str) -> FrontMatter:
     """Read the front matter. Values of an unknown form are ignored."""
-    if found := YAML.match(text) or TOML.match(text):
-        source = found["values"] if len(found["values"]) <= MAX_LENGTH else ""
-        end, values = found.end(), (_yaml if found.re is YAML else _toml)(source)
-    elif found := JSON.match(text):
-        end, values = _json_above(text, found.end())
-    else:
+    found = YAML.match(text) or TOML.match(text)
+    if not found:
         return FrontMatter()
+    source = found["values"] if len(found["values"]) <= MAX_LENGTH else ""
+    values = (_yaml if found.re is YAML else _toml)(source)
     named = {str(key).lower(): value for key, value in values.items()}
-    return FrontMatter(end, _text(named.get("title")), _tags(_tags_in(named)), _date(named.get("date")))
-
-
-def _json_above(text: str, start: int) -> tuple[int, Mapping[str, object]]:
-    """Return the end and the values of a JSON object above a text; 0 if it has no title: it is not front matter."""
-    try:
-        values, end = json.JSONDecoder().raw_decode(text[: start + MAX_LENGTH], start)
-    except (ValueError, RecursionError):
-        return 0, {}
-    line_end = AFTER_JSON.match(text, end)
-    is_above = line_end is not None and "title" in values and text[end:].strip()
-    return (line_end.end(), values) if line_end and is_above else (0, {})
+    return FrontMatter(found.end(), _text(named.get("title")), _tags(_tags_in(named)), _date(named.get("date")))
 
 
 def _yaml(source: str) -> Mapping[str, object]:
