@@ -7,7 +7,7 @@ import pytest
 
 from paging import pages
 from vector_memory.domain import Page, Scope
-from vector_memory.search.gate import asks_for_state, says_instead
+from vector_memory.search.gate import asks_for_state, answers_instead
 from vector_memory.store import SessionMemoryStore
 from vector_memory.writing.links import is_other_thing, is_settled
 
@@ -103,6 +103,6 @@ def test_a_text_that_mostly_says_what_is_so_is_settled() -> None:
 
 
 def test_a_newer_text_says_instead_what_has_the_words_of_the_question_that_the_older_one_has() -> None:
-    assert says_instead("Where are sessions stored?", "Sessions are in Redis.", "The sessions moved to Postgres.")
-    assert not says_instead("Where are sessions stored?", "Sessions are in Redis.", "Carts are in Postgres.")
-    assert not says_instead("Who has #42?", "Ann has #42.", "Bob has #24.")
+    assert answers_instead("Where are sessions stored?", "Sessions are in Redis.", "The sessions moved to Postgres.")
+    assert not answers_instead("Where are sessions stored?", "Sessions are in Redis.", "Carts are in Postgres.")
+    assert not answers_instead("Who has #42?", "Ann has #42.", "Bob has #24.")

@@ -44,7 +44,7 @@ class Superseded(NamedTuple):
     by: Mapping[int, list[int]] = MappingProxyType({})
 
 
-def said_of_cut(entries: Sequence[models.StoredText], read_with: str = READ_WITH) -> str:
+def cut_note(entries: Sequence[models.StoredText], read_with: str = READ_WITH) -> str:
     """Explain how to read memories whose content is cut; empty if none is."""
     count = sum(entry.content_end is not None for entry in entries)
     return f" {count} shortened to fit: read on with {read_with} and offset = content_end." if count else ""
@@ -66,7 +66,7 @@ def shown(memory: Memory) -> dict[str, Any]:
     return dict(zip(SHOWN, SHOWN_OF(memory), strict=True)) | derived | {"pinned": memory.pinned or None}
 
 
-def said_of_beginnings(entries: Sequence[models.StoredText]) -> str:
+def beginnings_note(entries: Sequence[models.StoredText]) -> str:
     """Explain how to read memories of which only the beginning is shown; empty if there are none."""
     count = sum(entry.content_end is not None for entry in entries)
     return (

@@ -15,7 +15,7 @@ from vector_memory.search import Retriever, SearchTimer
 from vector_memory.search.answer import COARSE, copies_of
 from vector_memory.search.copies import RUN, folded, whole_runs
 from vector_memory.search.judge import judged
-from vector_memory.search.messages import NO_CLOSE_MATCH, NO_MATCH, cut_short, said_with
+from vector_memory.search.messages import NO_CLOSE_MATCH, NO_MATCH, cut_short, with_counts
 from vector_memory.search.rank import Hit
 from vector_memory.search.retrieval import find_among, note_on_missing
 from vector_memory.storage.base import Reader, Storage
@@ -130,7 +130,7 @@ class Changes:
                 confidence=confidence,
                 weak=left_out,
                 superseded=superseded,
-                message=" ".join([best_message(shown, total), *said_with(notes, left_out)]),
+                message=" ".join([best_message(shown, total), *with_counts(notes, left_out)]),
             )
 
         return self._budget.within(page.max_tokens).fit(build)
@@ -192,7 +192,7 @@ def in_order_message(shown: Sequence[FoundBeginning], total: int) -> str:
         return "Nothing new."
     if not shown:
         return f"{total} new. The first one does not fit: repeat with a larger max_tokens and the same since."
-    cut = mapping.said_of_beginnings(shown)
+    cut = mapping.beginnings_note(shown)
     if len(shown) == total:
         return f"{total} new, all in this answer.{cut}"
     return f"The first {len(shown)} of {total} new. For more, call again with since = cursor.{cut}"
@@ -203,4 +203,4 @@ def best_message(shown: Sequence[FoundBeginning], total: int) -> str:
     if not total:
         return "Nothing new."
     rest = "" if len(shown) == total else " To read all of them, send the same since without query."
-    return f"The best {len(shown)} of {total} new.{rest}{mapping.said_of_beginnings(shown)}"
+    return f"The best {len(shown)} of {total} new.{rest}{mapping.beginnings_note(shown)}"

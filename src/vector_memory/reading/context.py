@@ -130,7 +130,7 @@ class Gathered:
                 f" No session context is stored for iteration {self._iteration}: the latest is memory {latest.id}, of "
                 f"iteration {latest.session_iter}."
             )
-        said += mapping.said_of_beginnings(entries)
+        said += mapping.beginnings_note(entries)
         if left_out:
             named = "see omitted" if left_out == len(omitted) else f"the first {len(omitted)} are in omitted"
             said += (

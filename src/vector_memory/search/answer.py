@@ -17,7 +17,7 @@ from vector_memory.errors import ValidationError
 from vector_memory.search import copies, judge
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.later import SHORT_BYTES, SHORT_TOKENS, LaterFields, beside, neighbours_of, with_superseding
-from vector_memory.search.messages import said_with
+from vector_memory.search.messages import with_counts
 from vector_memory.search.rank import GROWTH, Hit
 from vector_memory.search.retrieval import MAX_DEPTH, NOTHING_AHEAD, Ahead, Expected, Retrieval, Retriever
 from vector_memory.storage import records
@@ -80,7 +80,7 @@ class RankedPage(NamedTuple):
     @property
     def notes(self) -> list[str]:
         """The sentences of the message, with the counts of what was left out."""
-        return said_with(self.judgement.notes, self.left_out, self.superseded.number)
+        return with_counts(self.judgement.notes, self.left_out, self.superseded.number)
 
 
 @dataclass(frozen=True)
@@ -199,8 +199,8 @@ class Search:
 
     def scoped(self, scope: Scope, page: Page, *, latest_first: bool = True) -> models.SearchMemoriesResult:
         """List the newest (or oldest) memories of the scope."""
-        looked_up = self._look_up(scope, page, latest_first=latest_first)
-        return self._with_memories(models.SearchMemoriesResult, looked_up, scope, page, latest_first=latest_first)
+        ranked = self._look_up(scope, page, latest_first=latest_first)
+        return self._with_memories(models.SearchMemoriesResult, ranked, scope, page, latest_first=latest_first)
 
     def memories(
         self, query: str | None, scope: Scope, page: Page, mode: SearchMode | None = None, neighbours: int = 0
@@ -219,10 +219,10 @@ class Search:
         if query is None and order is SearchOrder.RELEVANCE:
             raise ValidationError('order="relevance" needs a query: send one, or leave order out for the newest.')
         if query is None or order is SearchOrder.RECENT:
-            looked = self._look_up(scope, page, note=None if query is None else NOT_COMPARED)
+            ranked = self._look_up(scope, page, note=None if query is None else NOT_COMPARED)
         else:
-            looked = self._best(COARSE, query, scope, page, mode)
-        return self._with_memories(models.CoarseSearchResult, looked, scope, page, query)
+            ranked = self._best(COARSE, query, scope, page, mode)
+        return self._with_memories(models.CoarseSearchResult, ranked, scope, page, query)
 
     def _look_up(self, scope: Scope, page: Page, *, latest_first: bool = True, note: str | None = None) -> RankedPage:
         order: records.Order = "newest" if latest_first else "oldest"
@@ -279,23 +279,23 @@ class Search:
         around = {number: around[number] for number in short}
         return RankedPage(mapping.with_notes(shown, observations), judgement, around, more, left_out, superseded)
 
-    def _with_hits(self, kind: type[H], looked: RankedPage, page: Page) -> H:
-        found, around = looked.found, looked.neighbours
+    def _with_hits(self, kind: type[H], ranked: RankedPage, page: Page) -> H:
+        found, around = ranked.found, ranked.neighbours
         noun, read_with = NAMED[kind]
 
         def build(budget: ResponseBudget) -> H:
             held: list[Any] = budget.held(found)
             shown = budget.with_more(held, beside(held, around, is_part=page.is_part)) if around else held
-            answer = budget.packed(found, shown, page, more=looked.more)
-            fields = looked.fields(answer, explain(noun, answer, looked.notes, read_with=read_with))
-            return kind(**fields).noting(looked.judgement.notes)
+            answer = budget.packed(found, shown, page, more=ranked.more)
+            fields = ranked.fields(answer, explain(noun, answer, ranked.notes, read_with=read_with))
+            return kind(**fields).noting(ranked.judgement.notes)
 
         return self._budget.for_page(page).fit(build)
 
     def _with_memories(
         self,
         kind: type[A],
-        looked: RankedPage,
+        ranked: RankedPage,
         scope: Scope,
         page: Page,
         query: str | None = None,
@@ -303,17 +303,17 @@ class Search:
         latest_first: bool = True,
     ) -> A:
         """Return an answer with whole memories, or one line for each, and count them as read."""
-        found, known = looked.found, looked.neighbours
+        found, known = ranked.found, ranked.neighbours
 
         def build(budget: ResponseBudget) -> A:
             if page.detail == LINES:
-                lines, answer = listed(budget, found, page, more=looked.more)
+                lines, answer = listed(budget, found, page, more=ranked.more)
             else:
                 shared = budget.share(found)
                 shown = budget.with_more(shared, beside(shared, known)) if known else shared
-                lines, answer = [], budget.packed(found, shown, page, more=looked.more)
-            answer = answer.listed(looked.cursors, page)
-            fields = looked.fields(answer, summary(answer, looked.notes, scope, self._read_with))
+                lines, answer = [], budget.packed(found, shown, page, more=ranked.more)
+            answer = answer.listed(ranked.cursors, page)
+            fields = ranked.fields(answer, summary(answer, ranked.notes, scope, self._read_with))
             return kind(
                 **fields | ({"results": [], "lines": lines} if page.detail == LINES else {}),
                 next_cursor=answer.next_cursor,
@@ -321,7 +321,7 @@ class Search:
                 filters=budget.echo(scope.as_filters()),
                 limit=page.limit,
                 latest_first=latest_first,
-            ).noting(looked.judgement.notes)
+            ).noting(ranked.judgement.notes)
 
         answer = self._budget.for_page(page).fit(build)
         if self._record_access is not None and not page.is_part:
@@ -345,7 +345,7 @@ def summary(answer: Packed[models.FoundMemory], notes: Sequence[str], scope: Sco
     kind = scope.kind or "memory"
     noun = NOUNS.get(kind, kind.replace("_", " "))
     said = explain(noun, answer, notes, read_with=read_with)
-    return (said + mapping.said_of_cut(answer.results, read_with)).strip()
+    return (said + mapping.cut_note(answer.results, read_with)).strip()
 
 
 # Chunks.
@@ -373,10 +373,10 @@ def found_chunk(hit: Hit, stored: Stored, later: LaterFields) -> models.FoundChu
     )
 
 
-def chunk_said(hit: Hit, stored: Stored) -> copies.Wording | None:
+def chunk_wording(hit: Hit, stored: Stored) -> copies.Wording | None:
     """Return the wording of a chunk; None if it is too long."""
     chunk = stored.chunks[hit.id].chunk
-    return copies.said_in(stored.sources[hit.memory_id], chunk.text, chunk.headings)
+    return copies.wording_of(stored.sources[hit.memory_id], chunk.text, chunk.headings)
 
 
 # Sections.
@@ -396,10 +396,10 @@ def sections_among(retrieval: Retrieval, hits: Sequence[Hit]) -> list[copies.Mat
     return copies.rank_sections(copies.sections_of(sorted(chunks, key=lambda chunk: chunk.memory_id)), hits)
 
 
-def section_said(match: copies.MatchedSection, stored: Stored) -> copies.Wording | None:
+def section_wording(match: copies.MatchedSection, stored: Stored) -> copies.Wording | None:
     """Return the wording of a section; None if it is too long."""
     section, memory = match.section, stored.sources[match.memory_id]
-    return copies.said_in(memory, memory.content[section.start : section.end], section.headings)
+    return copies.wording_of(memory, memory.content[section.start : section.end], section.headings)
 
 
 def found_section(match: copies.MatchedSection, stored: Stored, later: LaterFields) -> models.FoundSection:
@@ -455,7 +455,7 @@ FINE = Grain[Hit](
     grouped=lambda _, hits: hits,
     about=lambda _, origin: copies.names_of(origin),
     shown=found_chunk,
-    said=chunk_said,
+    said=chunk_wording,
     is_short=lambda hit, stored: stored.chunks[hit.id].chunk.token_count < SHORT_TOKENS,
     has_chunks=True,
 )
@@ -466,7 +466,7 @@ MEDIUM = Grain[copies.MatchedSection](
     grouped=sections_among,
     about=lambda match, origin: (*copies.names_of(origin), match.section.headings),
     shown=found_section,
-    said=section_said,
+    said=section_wording,
     parts=chunks_for,
 )
 COARSE = Grain[Hit](
@@ -476,7 +476,7 @@ COARSE = Grain[Hit](
     grouped=lambda _, hits: hits,
     about=lambda _, origin: copies.names_of(origin),
     shown=found_whole,
-    said=lambda hit, stored: copies.said_in(stored.sources[hit.memory_id], stored.sources[hit.memory_id].content),
+    said=lambda hit, stored: copies.wording_of(stored.sources[hit.memory_id], stored.sources[hit.memory_id].content),
     is_short=lambda hit, stored: len(stored.sources[hit.memory_id].content.encode()) < SHORT_BYTES,
     memories=True,
 )

@@ -81,7 +81,7 @@ class Wording:
         return len(self.text.split())
 
 
-def said_in(source: Origin, text: str, headings: Iterable[str] = ()) -> Wording | None:
+def wording_of(source: Origin, text: str, headings: Iterable[str] = ()) -> Wording | None:
     """Return the wording of a memory or a part of one; None if it is too long."""
     names, order = (*names_of(source), *map(_sentence, headings)), (source.turn, source.created_at, source.id)
     return None if len(text) > MOST_CHARACTERS else Wording(source.id, order, names, text)
@@ -101,7 +101,7 @@ def _sentence(text: str) -> str:
 
 def repeats(newer: Memory, older: Memory) -> bool:
     """Whether a memory says all that an older one says, and little else."""
-    said, before = (said_in(one, one.content) for one in (newer, older))
+    said, before = (wording_of(one, one.content) for one in (newer, older))
     return said is not None and before is not None and before.is_repeated_by(said)
 
 

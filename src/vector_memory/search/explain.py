@@ -107,7 +107,9 @@ class Explaining:
         with self._storage.read() as reader:
             self._retriever.require_comparable(reader)
 
-    def explain(self, query: str | None, scope: Scope, asked: ExplainRequest, mode: SearchMode | None = None) -> Trace:
+    def explain(
+        self, query: str | None, scope: Scope, request: ExplainRequest, mode: SearchMode | None = None
+    ) -> Trace:
         """Return the query's words, the filters, the candidates, and why a memory was not found.
 
         A candidate has its rank, id and memory_id, score, cosine (None: not compared), share of the words (`words`),
@@ -115,42 +117,42 @@ class Explaining:
         it lacks, and its fate: where its result is. Without a query, nothing is compared. Raises ValidationError,
         EmbeddingUnavailableError.
         """
-        number = None if asked.memory_id is None else parse_id("memory_id", asked.memory_id)
+        number = None if request.memory_id is None else parse_id("memory_id", request.memory_id)
         if query is None:
-            told: Trace = {"compared": "nothing: they are listed by time", "filters": scope.as_filters()}
+            trace: Trace = {"compared": "nothing: they are listed by time", "filters": scope.as_filters()}
             with self._storage.read() as reader:
-                return told if number is None else told | {"memory": why_listed(reader, scope, number)}
+                return trace if number is None else trace | {"memory": why_listed(reader, scope, number)}
         question = self._retriever.prepare(query, mode, scope)
         with self._retriever.answering(question, scope) as retrieval:
-            ranking = ranking_of(retrieval, asked, folds=self._retriever.folds(scope, asked.page))
-            last = min(asked.page.end + SHOWN, len(ranking.hits))
-            told = {
+            ranking = ranking_of(retrieval, request, folds=self._retriever.folds(scope, request.page))
+            last = min(request.page.end + SHOWN, len(ranking.hits))
+            trace = {
                 "compared": compared(ranking.question, ranking.hits),
                 "query_words": list(ranking.question.terms or ()),
                 "filters": scope.as_filters(),
                 "candidates_compared": len(ranking.hits),
                 "candidates": candidates(retrieval.reader, scope, ranking, range(last)),
             }
-            return told if number is None else told | {"memory": why(retrieval.reader, scope, ranking, number)}
+            return trace if number is None else trace | {"memory": why(retrieval.reader, scope, ranking, number)}
 
 
-def ranking_of(retrieval: Retrieval, asked: ExplainRequest, *, folds: bool) -> RankedUnits:
+def ranking_of(retrieval: Retrieval, request: ExplainRequest, *, folds: bool) -> RankedUnits:
     """Rank all units of a scope, and find their places among the results. Raises ValidationError."""
-    found, kind, most = retrieval.everything(), retrieval.scope.kind, chunks_for(asked.page)
+    found, kind, most = retrieval.everything(), retrieval.scope.kind, chunks_for(request.page)
     hits = judged(found, retrieval.question)
-    grain = GRAINS["document" if kind is not None and not TRAITS[kind].chunked else asked.grain]
+    grain = GRAINS["document" if kind is not None and not TRAITS[kind].chunked else request.grain]
     units = [
         unit
         for unit in (best_of_each_memory(hits) if grain.memories else hits)
         if retrieval.is_similar_enough(unit.similarity)
     ]
     results: Sequence[Hit | MatchedSection] = results_for(
-        grain, retrieval, Judgement(units, origins=found.origins), asked.page, folds=folds
+        grain, retrieval, Judgement(units, origins=found.origins), request.page, folds=folds
     )
-    on_page, _ = arranged(results, asked.page)
+    on_page, _ = arranged(results, request.page)
     place_of, copied = places_among(results)
     keys = [hit.memory_id if grain.memories else hit.id for hit in hits]
-    shown = on_page if asked.shown is None else asked.shown
+    shown = on_page if request.shown is None else request.shown
 
     def fate(hit: Hit, key: int) -> str:
         place = place_of.get(key)

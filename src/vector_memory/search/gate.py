@@ -91,7 +91,7 @@ def asks_for_state(query: str) -> bool:
     return bool(STATE.search(query)) and not PAST.search(query) and not [*terms.asked_days(query)]
 
 
-def says_instead(query: str, older: str, newer: str) -> bool:
+def answers_instead(query: str, older: str, newer: str) -> bool:
     """Whether a newer text has all words of the question that an older text on its subject has."""
     asked = [
         word for word in terms.WORD.findall(query.casefold()) if word not in GENERAL and word not in terms.STOP_WORDS

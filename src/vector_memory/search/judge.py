@@ -133,7 +133,7 @@ def current_first(reader: Reader, question: Question, found: Sequence[J], links:
     newer: dict[int, list[Memory]] = {}
     for link in pairs:
         one, other = memories[link.older_id], memories[link.newer_id]
-        if gate.says_instead(
+        if gate.answers_instead(
             query, searchable_text(one.title, (), one.content), searchable_text(other.title, (), other.content)
         ):
             newer.setdefault(one.id, []).append(other)
@@ -294,7 +294,7 @@ def judge(retrieval: Retrieval, found: SearchHits, *, only_here: bool = False) -
     if hits:
         notes.append(messages.NO_MATCH if confidence == "weak" else messages.NO_CLOSE_MATCH)
     if missing := gate.found_nowhere(question.text, found.texts.values()) if found.texts else []:
-        notes.append(messages.nothing_has(missing))
+        notes.append(messages.missing_words(missing))
     elsewhere = {} if only_here else retrieval.matches_elsewhere()
     if elsewhere:
         notes.append(messages.somewhere_else(elsewhere, advise=True))

@@ -90,7 +90,7 @@ NO_MATCH = "No match: nothing here answers the question."
 """Replaces results if all are weak."""
 
 
-def nothing_has(words: Sequence[str]) -> str:
+def missing_words(words: Sequence[str]) -> str:
     """Report words of the question that no result has."""
     named = " or ".join(f"'{word}'" for word in words)
     return f"Nothing found here has {named}."
@@ -109,7 +109,7 @@ def somewhere_else(counts: Mapping[str, int], *, advise: bool = False) -> str:
     return f"There are closer matches elsewhere: {', '.join(places)}."
 
 
-def said_with(notes: Sequence[str | None], left_out: int, superseded: int = 0) -> list[str]:
+def with_counts(notes: Sequence[str | None], left_out: int, superseded: int = 0) -> list[str]:
     """Add notes on weak results and superseded memories that were left out; a lean answer has their counts instead."""
     counts = (
         (left_out, counted(left_out, "weak match", "weak matches")),

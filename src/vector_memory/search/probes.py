@@ -6,7 +6,7 @@ from typing import Any, TypeVar, cast, get_args
 
 from vector_memory.answers import models
 from vector_memory.answers.budget import ResponseBudget, explain, listed
-from vector_memory.answers.mapping import counted_with_copies, said_of_cut
+from vector_memory.answers.mapping import counted_with_copies, cut_note
 from vector_memory.domain import LINES, MatchLevel, Page
 from vector_memory.domain.validation import MAX_LIMIT
 from vector_memory.errors import ValidationError
@@ -14,7 +14,7 @@ from vector_memory.search.answer import NAMED
 from vector_memory.search.copies import copies_in, folded, needed_for, whole_runs
 from vector_memory.search.judge import latest_first, on_page
 from vector_memory.search.later import without_repeated
-from vector_memory.search.messages import said_with, somewhere_else
+from vector_memory.search.messages import somewhere_else, with_counts
 
 A = TypeVar("A", models.FineSearchResult, models.MediumSearchResult, models.CoarseSearchResult)
 H = TypeVar("H", bound=models.FoundChunk | models.FoundSection | models.FoundMemory)
@@ -94,7 +94,7 @@ def joined(answers: Sequence[A], found: Sequence[Hit], page: Page, budget: Respo
         lines, packed = [], budget.packed(wanted, shown, page, more=more)
     levels = [answer.confidence for answer in answers if answer.confidence is not None]
     best = min(levels, key=LEVELS.index, default=None)
-    notes = said_with(list(dict.fromkeys(notes_of(answers, best))), left_out, first.superseded)
+    notes = with_counts(list(dict.fromkeys(notes_of(answers, best))), left_out, first.superseded)
     noun, read_with = NAMED[type(first)]
     update: dict[str, Any] = {
         "total_results": counted_with_copies(packed.results),
@@ -105,7 +105,7 @@ def joined(answers: Sequence[A], found: Sequence[Hit], page: Page, budget: Respo
     }
     if isinstance(first, models.CoarseSearchResult):
         memories = cast("Sequence[models.FoundMemory]", shown)
-        update |= {"query": None, "limit": page.limit, "message": f"{update['message']}{said_of_cut(memories)}"}
+        update |= {"query": None, "limit": page.limit, "message": f"{update['message']}{cut_note(memories)}"}
     if page.detail == LINES:
         update |= {"lines": lines}
     return first.model_copy(update=packed.fields() | {"results": shown} | update)
