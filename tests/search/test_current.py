@@ -7,7 +7,7 @@ import pytest
 
 from paging import pages
 from vector_memory.domain import Page, Scope
-from vector_memory.search.gate import asks_for_state, answers_instead
+from vector_memory.search.gate import answers_instead, asks_for_state
 from vector_memory.store import SessionMemoryStore
 from vector_memory.writing.links import is_other_thing, is_settled
 
