@@ -214,7 +214,7 @@ def test_a_list_after_a_dated_memory_that_is_gone_has_to_begin_again(store: Sess
     first = store.search_scoped(REPORTS, Page(limit=2))
     assert len(store.search_scoped(REPORTS, Page(cursor=first.next_cursor)).results) == 2
     store.delete_memory(first.results[-1].id)
-    with pytest.raises(ValidationError, match="begin the list again"):
+    with pytest.raises(ValidationError, match="start again without cursor"):
         store.search_scoped(REPORTS, Page(cursor=first.next_cursor))
 
 
