@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
+from fastmcp.skills import SkillsClientExtension
 
 
 @asynccontextmanager
@@ -17,5 +18,5 @@ async def connected(
     transport = StdioTransport(
         program, arguments, env=dict(environment), cwd=str(folder), keep_alive=False, log_file=folder / "server.log"
     )
-    async with Client(transport, mode=era) as client:
+    async with Client(transport, mode=era, extensions=[SkillsClientExtension()]) as client:
         yield client

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from servers import LEGACY
+from clients import connected
+from servers import LEGACY, QUICK
 from vector_memory import __version__
 from vector_memory.server.tools import offered
 from vector_memory.settings import Profile, Toolset
@@ -108,6 +109,28 @@ def test_the_command_answers_with_the_tools_of_the_core(server: dict[str, Any], 
     core = offered((Toolset.SESSION,), profile=Profile.CORE)
     assert [tool["name"] for tool in answers[2]["tools"]] == [tool.name for tool in core]
     assert (tmp_path / "memory" / "agent_session_memory.db").is_file(), "where `install` has it too"
+
+
+SKILL = "skill://vector-memory/SKILL.md"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("era", ["auto", "legacy"])
+@pytest.mark.parametrize("flags", [(), ("--profile", "core"), ("--read-only",), ("--toolsets", "tagged")])
+async def test_the_server_offers_the_skill_to_clients_without_the_plugin(
+    era: str, flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    command = [sys.executable, "-P", "-m", "vector_memory", "serve", "--database-path", str(tmp_path / "m.db"), *flags]
+    async with connected(command, tmp_path, os.environ | QUICK, era=era) as client:
+        is_offered = flags in ((), ("--profile", "core"))  # those servers store reports, as it says
+        declared = client.server_capabilities.extensions or {}
+        assert ("io.modelcontextprotocol/skills" in declared) is (is_offered and era == "auto")
+        assert (SKILL in [str(one.uri) for one in await client.list_resources()]) is is_offered
+        if is_offered:
+            skill = await client.read_skill(SKILL)
+            assert skill.files["SKILL.md"] == (PLUGIN / "skills" / "vector-memory" / "SKILL.md").read_bytes()
+            if era == "auto":
+                assert [one.uri for one in await client.list_skills()] == [SKILL]
 
 
 def written_for_agents() -> list[Path]:

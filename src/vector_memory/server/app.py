@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 from fastmcp import FastMCP
 from fastmcp.server.auth import AuthProvider
 from fastmcp.server.middleware import Middleware
+from fastmcp.skills import Skill
+from fastmcp.skills.provider import SkillCatalogProvider
 
 from vector_memory import __version__
 from vector_memory.domain import Project
@@ -61,6 +63,9 @@ SECONDS_BETWEEN_LOOKS = 1.0
 OFTEN = 700
 """Allocations between garbage collections, Python's default: a server runs long, other commands do not."""
 
+
+SKILL = "skills/vector-memory"
+"""What the plugin has too: when to search, when to store, and how to write a report that can be found."""
 
 NO_PROJECT = Project("", owns_memory=True)
 """For a server that was not started in a project: all sessions belong to one."""
@@ -191,11 +196,13 @@ def create_server(
 
 
 def add_listed(server: FastMCP, offer: ServerOptions) -> None:
-    """Add a server's resources and prompts."""
+    """Add a server's resources, prompts and skill."""
     if Toolset.SESSION in offer.chosen():
         add_resources(server)
     if Toolset.SESSION in offer.chosen() and offer.profile is not Profile.CORE:  # the prompts name tools of all kinds
         add_prompts(server, read_only=offer.read_only)
+    if Toolset.SESSION in offer.chosen() and not offer.read_only:  # it says when to store
+        server.add_provider(SkillCatalogProvider([Skill.from_package("vector_memory.server", SKILL)]))
     if Toolset.TAGGED in offer.chosen():
         guide.add_guide(server, read_only=offer.read_only)
 
