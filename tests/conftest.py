@@ -177,9 +177,10 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Leave the folder of this user alone in which texts wait."""
+    """Leave the folder of this user alone in which texts wait, and what this user's agents remember."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("VECTOR_MEMORY_OWN_MEMORIES", "false")
         yield
 
 

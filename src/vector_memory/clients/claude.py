@@ -17,6 +17,7 @@ from vector_memory.clients.client import (
     CONNECTED,
     Client,
     InstallScope,
+    OwnMemory,
     Sessions,
     home_of,
     in_home,
@@ -36,6 +37,7 @@ from vector_memory.clients.reading.lines import (
 )
 from vector_memory.domain.user_files import folder_of_user, read_file
 from vector_memory.domain.validation import MAX_TITLE
+from vector_memory.settings.locations import main_checkout, repository_of
 
 FINAL = ("end_turn", "stop_sequence", "refusal")
 """Why a message ends when the agent has nothing more to do."""
@@ -179,6 +181,12 @@ def name_of(project: Path) -> str:
     return OTHER.sub("-", "".join(chr(int.from_bytes(units[at : at + 2], "little")) for at in range(0, len(units), 2)))
 
 
+def top_of(project: Path) -> Path:
+    """Return the topmost folder of the repository that a project is in, in the main checkout; else the project."""
+    repository = repository_of(main_checkout(project))
+    return repository.work_tree if repository else main_checkout(project)
+
+
 def read(path: Path) -> Transcript | None:
     """Return what is worth remembering in a transcript; None if it has no messages.
 
@@ -269,6 +277,15 @@ def _text_field(meta: dict[str, Any], name: str) -> str | None:
     return value.strip()[:MAX_TITLE] or None if isinstance(value, str) else None
 
 
+def own_memories(project: Path) -> Iterator[OwnMemory]:
+    """Yield where agents and sub-agents write what they remember. The folder has the name of the Git repository."""
+    if of_client := home():
+        yield OwnMemory(of_client, f"projects/{name_of(top_of(project))}/memory", project=True)
+        yield OwnMemory(of_client, "agent-memory")
+    yield OwnMemory(project, ".claude/agent-memory", project=True)
+    yield OwnMemory(project, ".claude/agent-memory-local", project=True)
+
+
 def settings_of(project: Path) -> Path:
     """Return the user's own settings for a project, which are not shared with others."""
     return project / ".claude" / "settings.local.json"
@@ -289,6 +306,8 @@ CLIENT = Client(
     hooks_since="2.1.118",
     checked_with="claude mcp list",
     sessions=Sessions(home, transcripts, read, "CLAUDE_CONFIG_DIR"),
+    own_memories=own_memories,
+    remembers="autoMemoryEnabled",
     longest_answer="50,000 characters, then only the first 2,000",
     seen="2.1.330",
 )

@@ -4,16 +4,17 @@ The module of each client has all of it; `registry.py` lists them.
 """
 
 import json
+import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from vector_memory.clients.reading.conversation import Transcript
 from vector_memory.clients.reading.lines import FormatError
@@ -118,6 +119,27 @@ class Sessions:
     variable: str = ""
 
 
+class OwnMemory(NamedTuple):
+    """A folder in which a client keeps what it remembers by itself: all its Markdown files, or only `files`.
+
+    `of`: the client's folder or the project, out of which no link may lead. `project`: whether it is about that.
+    """
+
+    of: Path
+    folder: str
+    files: tuple[str, ...] = ()
+    project: bool = False
+
+    def is_real(self) -> bool:
+        """Return whether no link leads out of `of`."""
+        return os.path.realpath(self.of / self.folder) == str(Path(os.path.realpath(self.of)) / self.folder)
+
+
+def no_memories(_project: Path) -> tuple[OwnMemory, ...]:
+    """Return what a client remembers by itself that keeps no memory of its own."""
+    return ()
+
+
 @dataclass(frozen=True)
 class Client:
     """A client, and for each scope that it has its file and what the user must do there.
@@ -135,8 +157,12 @@ class Client:
     `trust_file`: where the client notes that. `instructions`: a file for those of a client that does not show the
     server's.
 
-    `command_hooks`: hooks that run a command. `longest_answer`: how much of an answer reaches the model; `traps`: what
-    else to know. `seen`: the release that the tests drive; none if it was never run here.
+    `command_hooks`: hooks that run a command. `own_memories`: where it keeps what it remembers by itself, of all
+    projects and of one. `remembers`: the setting that turns that off, if it is on by default and the model is told to
+    prefer it.
+
+    `longest_answer`: how much of an answer reaches the model; `traps`: what else to know. `seen`: the release that the
+    tests drive; none if it was never run here.
     """
 
     title: str
@@ -163,6 +189,8 @@ class Client:
     default: InstallScope = InstallScope.USER
     sessions: Sessions | None = None
     command_hooks: CommandHooks | None = None
+    own_memories: Callable[[Path], Iterable[OwnMemory]] = no_memories
+    remembers: str = ""
     longest_answer: str = ""
     traps: str = ""
     seen: str = ""

@@ -13,7 +13,16 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from vector_memory.clients.client import CONNECTED, Client, InstallScope, Sessions, home_of, in_home, in_project
+from vector_memory.clients.client import (
+    CONNECTED,
+    Client,
+    InstallScope,
+    OwnMemory,
+    Sessions,
+    home_of,
+    in_home,
+    in_project,
+)
 from vector_memory.clients.reading.conversation import Message, Transcript, TranscriptConversation
 from vector_memory.clients.reading.lines import (
     COMPRESSED,
@@ -172,6 +181,12 @@ def _subagent(meta: dict[str, Any]) -> str | None:
     return next((name.strip()[:MAX_IDENTIFIER] for name in names if isinstance(name, str) and name.strip()), SUBAGENT)
 
 
+def own_memories(_project: Path) -> Iterator[OwnMemory]:
+    """Yield where it writes what it remembers, of all projects in one; the other files there lead to these two."""
+    if of_client := home():
+        yield OwnMemory(of_client, "memories", ("MEMORY.md", "memory_summary.md"))
+
+
 CLIENT = Client(
     title="Codex",
     files={**in_home(".codex", "config.toml", "CODEX_HOME"), **in_project(".codex/config.toml")},
@@ -191,6 +206,7 @@ CLIENT = Client(
     },
     checked_with="codex mcp list",
     sessions=Sessions(home, transcripts, read, "CODEX_HOME"),
+    own_memories=own_memories,
     longest_answer="48,000 characters, the middle is cut",
     seen="0.169.0",
 )

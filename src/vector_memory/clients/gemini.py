@@ -14,6 +14,7 @@ from vector_memory.clients.client import (
     Client,
     CommandHooks,
     InstallScope,
+    OwnMemory,
     in_home,
     in_project,
     sessions_below,
@@ -22,11 +23,13 @@ from vector_memory.clients.reading.conversation import Transcript, TranscriptCon
 from vector_memory.clients.reading.lines import FormatError, Line, field_of, heard, objects_in, read_lines, time_of
 from vector_memory.domain.user_files import folder_of_user, read_file
 from vector_memory.domain.validation import MAX_IDENTIFIER
+from vector_memory.settings.locations import real_path
 
 AGENT = "gemini-cli-mcp-client"
 """The name that Gemini CLI gives itself."""
 
 ROOT = ".project_root"
+LONGEST_ROOT = 10_000
 DONE = "complete_task"
 """The call in which a sub-agent hands over its report."""
 
@@ -58,8 +61,8 @@ def gemini_session(path: Path) -> Transcript | None:
             unknown.append(str(line.get("type")))
 
     unread = heard(messages, hear, conversation.miss)
-    project, said = read_file(root).decode(errors="replace").strip(), conversation.result(is_report=is_subagent)
-    return Transcript(path, session_id, project, said, tuple(unread), tuple(unknown))
+    said = conversation.result(is_report=is_subagent)
+    return Transcript(path, session_id, _named_in(root), said, tuple(unread), tuple(unknown))
 
 
 def _subagent_name(path: Path, own_id: str) -> str:
@@ -124,6 +127,19 @@ def _note_message(conversation: TranscriptConversation, number: int, line: Line)
     return True
 
 
+def gemini_memories(project: Path) -> Iterator[OwnMemory]:
+    """Yield where it writes what it remembers; proposals in `.inbox` are none until the user accepts them."""
+    if home := gemini_home():
+        yield OwnMemory(home, "", ("GEMINI.md",))
+        for root in home.glob(f"tmp/*/{ROOT}"):
+            if root.is_file() and real_path(Path(_named_in(root))) == real_path(project):
+                yield OwnMemory(home, f"tmp/{root.parent.name}/memory", project=True)
+
+
+def _named_in(root: Path) -> str:
+    return read_file(root, LONGEST_ROOT).decode(errors="replace").strip()
+
+
 SETTINGS = {**in_home("", ".gemini/settings.json", "GEMINI_CLI_HOME"), **in_project(".gemini/settings.json")}
 
 CLIENT = Client(
@@ -149,6 +165,7 @@ CLIENT = Client(
         clean=partial(OF_CLIENT.sub, ""),
         more={"name": "vector-memory", "timeout": 5_000},
     ),
+    own_memories=gemini_memories,
     longest_answer="40,000 characters, then 8,000 of the beginning and 32,000 of the end",
     traps="passes no environment variable whose name has KEY, TOKEN, SECRET, PASSWORD or AUTH, nor `DATABASE_URL`",
     seen="0.61.0",

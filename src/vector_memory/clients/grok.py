@@ -5,11 +5,11 @@ A sub-agent has a session of its own; `subagents/<its id>/meta.json` in the one 
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from vector_memory.clients.client import Client, CommandHooks, in_home, in_project, sessions_below
+from vector_memory.clients.client import Client, CommandHooks, OwnMemory, in_home, in_project, sessions_below
 from vector_memory.clients.reading.conversation import Transcript, TranscriptConversation
 from vector_memory.clients.reading.lines import Line, field_of, heard, read_lines, read_object, time_in_ms
 from vector_memory.domain.user_files import folder_of_user
@@ -95,6 +95,12 @@ def hooks_text(commands: Mapping[str, str]) -> dict[str, str]:
     return {"vector-memory.json": json.dumps({"hooks": hooks}, indent=2) + "\n"}
 
 
+def grok_memories(_project: Path) -> Iterator[OwnMemory]:
+    """Yield where it writes what it remembers of all projects; it names those of one by a hash that is unknown here."""
+    if home := grok_home():
+        yield OwnMemory(home, "memory", ("MEMORY.md",))
+
+
 CLIENT = Client(
     title="Grok Build",
     files={**in_home(".grok", "config.toml", "GROK_HOME"), **in_project(".grok/config.toml")},
@@ -112,6 +118,7 @@ CLIENT = Client(
         answer=None,  # it discards it, and a Stop that is answered makes it go on
         texts=hooks_text,
     ),
+    own_memories=grok_memories,
     traps="the model finds the tools with `search_tool`; also starts the servers of `~/.claude.json`, `.mcp.json` and "
     "Cursor",
     seen="1.0.41",

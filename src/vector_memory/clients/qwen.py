@@ -5,14 +5,16 @@ They are in `projects/<project>/chats/<session>.jsonl` below `~/.qwen`, those of
 """
 
 import re
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from vector_memory.clients.claude import Reading
-from vector_memory.clients.client import Client, CommandHooks, in_home, in_project, sessions_below
+from vector_memory.clients.claude import Reading, name_of
+from vector_memory.clients.client import Client, CommandHooks, OwnMemory, in_home, in_project, sessions_below
 from vector_memory.clients.reading.conversation import Transcript
 from vector_memory.clients.reading.lines import FormatError, Line, field_of, read_lines
 from vector_memory.domain.user_files import folder_of_user
+from vector_memory.settings.locations import repository_of
 
 AGENT = "qwen-cli-mcp-client-vector-memory"
 """The name that Qwen Code gives itself."""
@@ -51,6 +53,17 @@ def _as_of_claude(number: int, line: Line) -> Line:
 
 qwen_home = partial(folder_of_user, ".qwen", "QWEN_HOME")
 
+
+def qwen_memories(project: Path) -> Iterator[OwnMemory]:
+    """Yield where it writes what it remembers. A checkout of its own has a folder of its own."""
+    if home := qwen_home():
+        repository = repository_of(project)
+        yield OwnMemory(home, "memories")
+        top = repository.work_tree if repository else project
+        yield OwnMemory(home, f"projects/{name_of(top)}/memory", project=True)
+    yield OwnMemory(project, ".qwen/team-memory", project=True)
+
+
 SETTINGS = {**in_home(".qwen", "settings.json", "QWEN_HOME"), **in_project(".qwen/settings.json")}
 
 CLIENT = Client(
@@ -74,6 +87,8 @@ CLIENT = Client(
         clean=partial(OF_HOOKS.sub, ""),
         more={"timeout": 5_000},
     ),
+    own_memories=qwen_memories,
+    remembers="memory.enableManagedAutoMemory",
     longest_answer="28,000 characters, then a file and 2,000",
     traps="the model finds the tools with `tool_search`",
     seen="0.24.4",

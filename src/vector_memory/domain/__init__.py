@@ -54,6 +54,9 @@ class Project:
 MAIN_AGENT = "main-orchestrator"
 """The agent of session contexts and input prompts, unless another is named."""
 
+OWN_MEMORIES = "own-memories"
+"""The session of what clients remember by themselves. No user spoke in it."""
+
 SHARED_AGENT = "shared"
 """The agent id of tagged memories, which belong to no agent."""
 

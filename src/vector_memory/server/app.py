@@ -22,7 +22,7 @@ from vector_memory.domain import Project
 from vector_memory.errors import ConfigurationError, VectorMemoryError
 from vector_memory.server import guide
 from vector_memory.server.conversation import Conversation
-from vector_memory.server.current_store import MEMORY, FileMemory, Namespaces, SessionMemoryStore
+from vector_memory.server.current_store import MEMORY, FileMemory, Namespaces, OwnMemories, SessionMemoryStore
 from vector_memory.server.early import early_client, key_of
 from vector_memory.server.fastmcp_adapter import MemoryServer, RequestStateSecurity, serve_streams
 from vector_memory.server.hooks import HookTools
@@ -75,11 +75,11 @@ IN_STORE = {Toolset.SESSION, Toolset.TAGGED}
 """The toolsets that work on the store."""
 
 
-Part = SessionMemoryStore | Namespaces | FileMemory
+Part = SessionMemoryStore | Namespaces | FileMemory | OwnMemories
 """What a server works with."""
 
 
-P = TypeVar("P", SessionMemoryStore, FileMemory)
+P = TypeVar("P", SessionMemoryStore, FileMemory, OwnMemories)
 
 
 class Parts(dict[str, Any]):
@@ -128,25 +128,34 @@ class OverHttp(NamedTuple):
     questions: RequestStateSecurity | None = None
 
 
+class OverStdio(NamedTuple):
+    """What a server for one client on this machine adds.
+
+    `is_busy`: whether the client waits for an answer, so that background work should not begin. `memory`: the file for
+    which it takes what hooks of commands report. `open_own`: opens what other clients remember, once the store is open.
+    """
+
+    is_busy: Callable[[], bool] = bool
+    memory: Path | None = None
+    open_own: Callable[[], AbstractContextManager[OwnMemories]] | None = None
+
+
 def create_server(
     open_store: Callable[[], AbstractContextManager[SessionMemoryStore | Namespaces]],
     offer: ServerOptions = ServerOptions(),
     open_files: Callable[[], AbstractContextManager[FileMemory]] | None = None,
     project: Project = NO_PROJECT,
     over_http: OverHttp | None = None,
-    is_busy: Callable[[], bool] = bool,
-    memory: Path | None = None,
+    over_stdio: OverStdio = OverStdio(),
 ) -> FastMCP:
-    """Return a server that offers these tools. It opens what they need when it starts, and closes it when it ends.
-
-    `is_busy`: whether a client waits for an answer, so that background work should not begin. `memory`: the file for
-    which it takes what hooks of commands report; None: it does not.
-    """
+    """Return a server that offers these tools. It opens what they need when it starts, and closes it when it ends."""
     openers: dict[str, Callable[[], AbstractContextManager[Part]]] = {}
     if not IN_STORE.isdisjoint(offer.chosen()):
         openers[MEMORY] = open_store
     if Toolset.FILES in offer.chosen() and open_files is not None:
         openers["files"] = open_files
+    if over_stdio.open_own is not None:
+        openers["own memories"] = over_stdio.open_own
 
     @asynccontextmanager
     async def lifespan(_server: FastMCP) -> AsyncIterator[dict[str, Any]]:
@@ -158,16 +167,13 @@ def create_server(
                 parts.opened()
             elif "files" in openers:
                 parts["files"]
-            background = [asyncio.create_task(work_in_background(parts.opened, is_busy))]
-            if memory is not None and "conversation" in parts and not offer.read_only:
-                from vector_memory.server.hooks.listening import Reports, listen
-
-                background.append(asyncio.create_task(listen(memory, Reports(memory, parts).handle)))
+            background = asyncio.create_task(work_in_background(parts.opened, over_stdio.is_busy))
+            hooks = asyncio.create_task(listen_for_hooks(over_stdio.memory, parts))
             try:
                 yield parts
             finally:
-                for task in background:
-                    task.cancel()
+                background.cancel()
+                hooks.cancel()
 
     server = MemoryServer(
         "vector-memory",
@@ -207,6 +213,14 @@ def add_listed(server: FastMCP, offer: ServerOptions) -> None:
         guide.add_guide(server, read_only=offer.read_only)
 
 
+async def listen_for_hooks(memory: Path | None, parts: Parts) -> None:
+    """Take what hooks of commands report for the file of a memory, if there is one."""
+    if memory is not None:
+        from vector_memory.server.hooks.listening import Reports, listen
+
+        await listen(memory, Reports(memory, parts).handle)
+
+
 async def work_in_background(opened: Callable[[], Sequence[Part]], is_busy: Callable[[], bool] = bool) -> None:
     """Start the background work of the parts that `opened` returns after the first calls, then unload idle parts.
 
@@ -239,7 +253,8 @@ class OneClient:
     export_folders: Sequence[Path]
     offer: ServerOptions
     file_place: FileLocations
-    opened: list[SessionMemoryStore | FileMemory] = field(default_factory=list, init=False)
+    opened: list[SessionMemoryStore | FileMemory | OwnMemories] = field(default_factory=list, init=False)
+    store: SessionMemoryStore | None = field(default=None, init=False)
 
     @cached_property
     def model(self) -> "EmbeddingModel":
@@ -262,7 +277,8 @@ class OneClient:
         )
         if self.settings.embed_in_background:
             store.defer_vectors()
-        return self._kept(store)
+        self.store = self._kept(store)
+        return store
 
     def open_files(self) -> FileMemory:
         """Open the memory files."""
@@ -270,6 +286,19 @@ class OneClient:
 
         folder, index, own = self.file_place.folder(), self._index_file, self.export_folders
         return self._kept(FileMemory(folder, self.settings, index_file=index, model=self.model, not_indexed=own))
+
+    def over_stdio(self, is_busy: Callable[[], bool]) -> OverStdio:
+        """Return what a server adds that may store sessions in a file of this user."""
+        if Toolset.SESSION not in self.offer.chosen() or self.offer.read_only or not isinstance(self.address, Path):
+            return OverStdio(is_busy)
+        return OverStdio(is_busy, self.address, self.open_own if self.settings.own_memories else None)
+
+    def open_own(self) -> OwnMemories:
+        """Open what other clients remember, in the store that is open."""
+        from vector_memory.clients.reading.own_memories import OwnMemories
+
+        assert self.store is not None, "it is opened first"  # noqa: S101
+        return self._kept(OwnMemories(self.store, project_folder()))
 
     def close(self) -> None:
         """Close what is open."""
@@ -305,15 +334,8 @@ def run_server(
     try:
         client = early_client(key_of(offer))
         wire = Wire(client, end, kind_of_call)
-        listens_for = address if isinstance(address, Path) else None
-        server = create_server(
-            memory.open_store,
-            offer,
-            memory.open_files,
-            project_at(address),
-            is_busy=wire.is_busy,
-            memory=listens_for,
-        )
+        over_stdio = memory.over_stdio(wire.is_busy)
+        server = create_server(memory.open_store, offer, memory.open_files, project_at(address), over_stdio=over_stdio)
         asyncio.run(serve_streams(server, wire.streams()))
     except VectorMemoryError:
         raise

@@ -8,11 +8,12 @@ from fastmcp.server.dependencies import get_access_token
 from vector_memory.domain.callers import Caller, Permission
 
 if TYPE_CHECKING:  # the names are also for others
+    from vector_memory.clients.reading.own_memories import OwnMemories as OwnMemories  # noqa: PLC0414
     from vector_memory.extras.teams.namespaces import Namespaces as Namespaces  # noqa: PLC0414
     from vector_memory.files import FileMemory as FileMemory  # noqa: PLC0414
     from vector_memory.store import SessionMemoryStore as SessionMemoryStore  # noqa: PLC0414
 else:
-    FileMemory = Namespaces = SessionMemoryStore = Any  # imported when they are opened: a list of tools needs none
+    FileMemory = Namespaces = OwnMemories = SessionMemoryStore = Any  # imported when they are opened
 
 MEMORY = "memory"
 """The name of the part that holds the store, or the namespaces."""

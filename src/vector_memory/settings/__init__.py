@@ -203,6 +203,11 @@ class Settings(BaseModel):
         description="What a client's hooks add to prompts: nothing (off), a recap of the project's last session to the "
         "first prompt of a session (recap), and to later prompts also related memories (all).",
     )
+    own_memories: bool = Field(
+        default=True,
+        description="Find what other agents on this machine (Claude Code, Qwen, Codex, Gemini, Grok) remember by "
+        "themselves, of this project and of all. Their files are followed, and never written.",
+    )
     redact: Redact = Field(
         default=Redact.CAPTURED,
         description="Remove <private> parts and likely secrets before storing: from what hooks and imports store "

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from vector_memory.domain import MemoryKind, Project, Scope
+from vector_memory.domain import OWN_MEMORIES, MemoryKind, Project, Scope
 from vector_memory.storage.connection import Counted, Query, value_of
 from vector_memory.storage.damaged import object_in, texts_in
 from vector_memory.storage.queries.filters import CURRENT, EXPIRED, PINNED, UNEXPIRED, ascii_lower, memory_filter
@@ -39,7 +39,8 @@ LOOKED_THROUGH = 20_000
 
 LATEST_OF_ALL = f"""
 select m.session_id from session_memories m
-where m.session_id is not null and m.session_id is distinct from %(besides)s and {UNEXPIRED}
+where m.session_id is not null and m.session_id <> '{OWN_MEMORIES}'
+and m.session_id is distinct from %(besides)s and {UNEXPIRED}
 order by m.turn desc, m.created_at desc, m.id desc limit 1
 """
 
