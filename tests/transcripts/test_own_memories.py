@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from servers import Server
-from vector_memory.clients.reading.own_memories import OwnMemories
-from vector_memory.domain import OWN_MEMORIES, Project, Scope
+from vector_memory.clients.reading.own_memories import OwnMemories, rivals
+from vector_memory.clients.registry import CLIENTS
+from vector_memory.domain import OWN_MEMORIES, Page, Project, Scope
 from vector_memory.files.folder import MAX_FILE_BYTES
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
@@ -19,7 +20,7 @@ TOY = Settings(embedding_model="toy")
 FACT = (
     "---\nname: tabs\ndescription: indentation\nmetadata:\n  type: feedback\n---\n\nThe user wants tabs in Makefiles.\n"
 )
-KEY = "AKIAIOSFODNN7EXAMPLE"
+KEY = "AKIA" + "QYLPMN5HHHFPZAM2"
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def write(file: Path, text: str = FACT) -> Path:
 
 def agents_in(store: SessionMemoryStore) -> dict[str, str]:
     """Return which agent remembers which file."""
-    found = store.search_scoped(Scope("report", session_id=OWN_MEMORIES)).results
+    found = store.search_scoped(Scope("report", session_id=OWN_MEMORIES), Page(limit=50)).results
     return {f"{one.metadata['root']}/{one.metadata['source']}".replace("//", "/"): one.agent_id for one in found}
 
 
@@ -96,7 +97,7 @@ def test_what_clients_remember_of_this_project_and_of_all_is_found_with_its_orig
     for number, named in enumerate([*PLACES, *OTHERS]):
         write(path(named), f"Fact {number} of {named}.")
     write(home / ".gemini/tmp/work/.project_root", str(project))
-    write(home / ".gemini/tmp/other/.project_root", "/work/other")
+    write(home / ".gemini/tmp/other/.project_root", str(project.parent))
     before = {file: file.stat().st_mtime_ns for file in home.rglob("*")}
     OwnMemories(store, project).sync()
     assert agents_in(store) == {str(path(named)): agent for named, agent in PLACES.items()}
@@ -176,7 +177,7 @@ def test_a_server_follows_what_other_clients_remember_unless_told_not_to(home: P
     file = write(home / ".qwen/memories/tabs.md")
 
     def found(server: Server, query: str) -> list[str]:
-        return [one["content"] for one in server.call("search_reports_specific_chunks", query=query)["results"]]
+        return [one["chunk_content"] for one in server.call("search_reports_specific_chunks", query=query)["results"]]
 
     with Server(project, VECTOR_MEMORY_OWN_MEMORIES="true") as server:
         server.hello()
@@ -192,3 +193,24 @@ def test_a_server_follows_what_other_clients_remember_unless_told_not_to(home: P
         with Server(project, **{"VECTOR_MEMORY_OWN_MEMORIES": "true"} | flags) as server:
             server.hello()
             assert not any("Nobody" in text for text in found(server, "Nobody asked"))
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "off"),
+    [
+        ("claude", ".claude", '{"autoMemoryEnabled": false}'),
+        ("qwen", ".qwen", '{"memory": {"enableManagedAutoMemory": false}} // mine'),
+    ],
+)
+def test_the_doctor_says_whose_memory_competes_until_it_is_turned_off(
+    name: str, folder: str, off: str, home: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(home))
+    assert rivals(project) == []
+    write(home / folder / "settings.json", "{}")
+    write(home / f"{folder}.json", "{}")  # by which Claude Code is known
+    (finding,) = rivals(project)
+    assert CLIENTS[name].title in finding.message
+    assert CLIENTS[name].remembers in str(finding.advice)
+    write(home / folder / "settings.json", off)
+    assert rivals(project) == []

@@ -1,6 +1,7 @@
 """The command that examines an installation and a memory, and what it prints."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 from rich.table import Table
@@ -8,14 +9,16 @@ from rich.text import Text
 
 from vector_memory.cli.flags import ModelFlags, Switch, creatable
 from vector_memory.cli.terminal import console, print_json, progress, status
+from vector_memory.clients.reading.own_memories import rivals
 from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel, load_embedder
+from vector_memory.settings import project_folder
 from vector_memory.upkeep.doctor import Doctor
 from vector_memory.upkeep.doctor.report import Finding, Level, Report
 
 WIDEST = 100
 STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}
-TITLES = {"installation": "Installation", "place": "Storage", "contents": "Memory"}
+TITLES = {"installation": "Installation", "place": "Storage", "contents": "Memory", "clients": "Clients"}
 
 
 def doctor(
@@ -36,6 +39,7 @@ def doctor(
     if fix and report.fixable():
         with progress("Computing vectors") as update:
             report, repaired = examiner.repair_all(report, update)
+    report = replace(report, parts={**report.parts, "clients": rivals(project_folder())})
     if here.as_json:
         print_json(report.as_json(repaired))
     else:
@@ -54,6 +58,8 @@ def print_report(report: Report, repaired: Sequence[str]) -> None:
         for line in repaired:
             out.print(Text(f"  {line}"))
     for part, findings in report.parts.items():
+        if not findings:
+            continue
         out.print(Text(f"\n{TITLES[part]}", style="bold"))
         out.print(_findings_table(findings))
     out.print()

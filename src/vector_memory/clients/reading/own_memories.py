@@ -12,18 +12,21 @@ from pathlib import Path, PurePosixPath
 from typing import Self
 
 from vector_memory.clients.client import Client, OwnMemory
+from vector_memory.clients.editing.json_file import content_of
 from vector_memory.clients.reading.conversation import storable
 from vector_memory.clients.registry import CLIENTS
 from vector_memory.domain import OWN_MEMORIES, MemoryKind, NewMemory, Scope
 from vector_memory.domain.text import counted, text_in
+from vector_memory.domain.user_files import read_file
 from vector_memory.domain.validation import as_title
-from vector_memory.errors import VectorMemoryError, where
+from vector_memory.errors import ConfigurationError, ValidationError, VectorMemoryError, where
 from vector_memory.files.folder import MemoryFolder, file_status
 from vector_memory.files.syncing import FileStatus, FileSync, Outcome
 from vector_memory.files.watcher import SECONDS_TO_WATCH_AGAIN, follow
 from vector_memory.reading.export import opened_parent
 from vector_memory.settings import Redact
 from vector_memory.store import SessionMemoryStore
+from vector_memory.upkeep.doctor.report import Finding, Level
 from vector_memory.writing.sync import Origin
 
 logger = logging.getLogger(__name__)
@@ -140,3 +143,34 @@ def _scanned(place: OwnMemory) -> dict[str, FileStatus]:
 
 def _matters(_change: object, path: str) -> bool:
     return PurePosixPath(path).suffix.lower() == ".md" or not Path(path).is_file()
+
+
+# The doctor's check.
+
+
+def rivals(project: Path) -> list[Finding]:
+    """Say which clients on this machine are told to remember in files of their own, and how to turn that off."""
+    return [
+        Finding(
+            "clients",
+            Level.OK,
+            f"{client.title} tells its agents to remember in files of its own, so they may not store here. Searches "
+            "find those files, too.",
+            f"To have them store here, set `{client.remembers}` to false in its settings.",
+        )
+        for client in CLIENTS.values()
+        if client.remembers and client.is_here() and not _is_off(client, project)
+    ]
+
+
+def _is_off(client: Client, project: Path) -> bool:
+    """Whether a file of settings turns the client's own memory off."""
+    for file_of in (*client.files.values(), *client.hooks.values()):
+        value: object = {}
+        with suppress(OSError, ValidationError, ConfigurationError):
+            value = content_of(text_in(read_file(file_of(project))))
+        for name in client.remembers.split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+        if value is False:
+            return True
+    return False
