@@ -277,7 +277,7 @@ def _text_field(meta: dict[str, Any], name: str) -> str | None:
     return value.strip()[:MAX_TITLE] or None if isinstance(value, str) else None
 
 
-def own_memories(project: Path) -> Iterator[OwnMemory]:
+def claude_memories(project: Path) -> Iterator[OwnMemory]:
     """Yield where agents and sub-agents write what they remember. The folder has the name of the Git repository."""
     if of_client := home():
         yield OwnMemory(of_client, f"projects/{name_of(top_of(project))}/memory", project=True)
@@ -306,7 +306,7 @@ CLIENT = Client(
     hooks_since="2.1.118",
     checked_with="claude mcp list",
     sessions=Sessions(home, transcripts, read, "CLAUDE_CONFIG_DIR"),
-    own_memories=own_memories,
+    own_memories=claude_memories,
     remembers="autoMemoryEnabled",
     longest_answer="50,000 characters, then only the first 2,000",
     seen="2.1.330",

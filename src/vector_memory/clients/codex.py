@@ -181,7 +181,7 @@ def _subagent(meta: dict[str, Any]) -> str | None:
     return next((name.strip()[:MAX_IDENTIFIER] for name in names if isinstance(name, str) and name.strip()), SUBAGENT)
 
 
-def own_memories(_project: Path) -> Iterator[OwnMemory]:
+def codex_memories(_project: Path) -> Iterator[OwnMemory]:
     """Yield where it writes what it remembers, of all projects in one; the other files there lead to these two."""
     if of_client := home():
         yield OwnMemory(of_client, "memories", ("MEMORY.md", "memory_summary.md"))
@@ -206,7 +206,7 @@ CLIENT = Client(
     },
     checked_with="codex mcp list",
     sessions=Sessions(home, transcripts, read, "CODEX_HOME"),
-    own_memories=own_memories,
+    own_memories=codex_memories,
     longest_answer="48,000 characters, the middle is cut",
     seen="0.169.0",
 )

@@ -140,13 +140,16 @@ class OverStdio(NamedTuple):
     open_own: Callable[[], AbstractContextManager[OwnMemories]] | None = None
 
 
+BARE = OverStdio()
+
+
 def create_server(
     open_store: Callable[[], AbstractContextManager[SessionMemoryStore | Namespaces]],
     offer: ServerOptions = ServerOptions(),
     open_files: Callable[[], AbstractContextManager[FileMemory]] | None = None,
     project: Project = NO_PROJECT,
     over_http: OverHttp | None = None,
-    over_stdio: OverStdio = OverStdio(),
+    over_stdio: OverStdio = BARE,
 ) -> FastMCP:
     """Return a server that offers these tools. It opens what they need when it starts, and closes it when it ends."""
     openers: dict[str, Callable[[], AbstractContextManager[Part]]] = {}
