@@ -39,7 +39,9 @@ def doctor(
     if fix and report.fixable():
         with progress("Computing vectors") as update:
             report, repaired = examiner.repair_all(report, update)
-    report = replace(report, parts={**report.parts, "clients": rivals(project_folder())})
+    report = replace(
+        report, parts={**report.parts, "clients": rivals(project_folder()) if here.settings.own_memories else []}
+    )
     if here.as_json:
         print_json(report.as_json(repaired))
     else:
