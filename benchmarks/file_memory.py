@@ -4,11 +4,9 @@ A real server on a copy of 20 files of the folder (default: this project's docs)
 output. Prints a Markdown table.
 """
 
-import json
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,7 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+sys.path.append(str(Path(__file__).parent / "performance"))
+
+from client import ROOT, Server
+
 FILES = 20
 QUESTIONS = (
     "how to deploy behind a proxy",
@@ -34,53 +35,6 @@ ROUNDS = 5
 PAUSE = 0.05
 
 
-class Server:
-    """A server over the memory folder of a project."""
-
-    def __init__(self, project: Path, indexes: Path) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(ROOT / "main.py"), "serve", "--toolsets", "files", "--log-level", "ERROR"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "CLAUDE_PROJECT_DIR": str(project), "VECTOR_MEMORY_DB_DIR": str(indexes)},
-        )
-        self._request("initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=CLIENT)
-        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-
-    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """Call a tool and return its answer."""
-        answer = self._request("tools/call", name=tool, arguments=arguments)
-        return dict(answer["result"]["structuredContent"])
-
-    def megabytes(self, field: str) -> float:
-        """Return a field of /proc/PID/status: VmHWM (largest so far), RssAnon (its own, without mapped files)."""
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
-        return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith(field))
-
-    def close(self) -> None:
-        """Hang up."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(10)
-
-    def _request(self, method: str, **parameters: Any) -> dict[str, Any]:
-        self._send({"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters})
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            message: dict[str, Any] = json.loads(line)
-            if "id" in message:
-                return message
-        raise EOFError
-
-    def _send(self, message: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(message).encode() + b"\n")
-        self._process.stdin.flush()
-
-
-CLIENT = {"name": "benchmark", "version": "1"}
-
-
 def main() -> None:
     """Measure and print."""
     source = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs"
@@ -92,14 +46,18 @@ def main() -> None:
             shutil.copy(file, memory / f"{number:02}-{file.name}")
         size = sum(file.stat().st_size for file in memory.iterdir())
         began = time.perf_counter()
-        server = Server(memory.parent, indexes)
+        server = Server(
+            command=[sys.executable, str(ROOT / "main.py"), "serve", "--toolsets", "files"],
+            settings={"CLAUDE_PROJECT_DIR": str(memory.parent), "VECTOR_MEMORY_DB_DIR": str(indexes)},
+        )
+        server.initialize()
         first = until(server, lambda status: status["files"] == len(chosen) and is_complete(status)) - began
         pieces = server.call("memory_status")["chunks"]
         searches = sorted(seconds_of(server, question) for _ in range(ROUNDS) for question in QUESTIONS)
         changed = seconds_until_found(server, memory)
         megabytes = server.call("memory_status")["dbSizeBytes"] / 1e6
-        peak, own = server.megabytes("VmHWM"), server.megabytes("RssAnon")
-        server.close()
+        peak, own = server.memory_mb("VmHWM"), server.memory_mb("RssAnon")
+        server.stop()
     print(f"{len(chosen)} files, {size / 1e3:,.0f} kB, {pieces} pieces; load average {os.getloadavg()[0]:.1f}\n")
     print("| What | Target | Measured |\n| --- | --- | --- |")
     print(f"| first index, from the start of the server | < 30 s | {first:.1f} s |")

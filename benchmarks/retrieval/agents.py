@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any
 
 from project import SIZE, Asked, build, questions
-from served import Server
+from served import Call, server_on
 
 from vector_memory.embedding import load_embedder
 from vector_memory.settings import Settings
@@ -68,9 +68,9 @@ def content_of(found: dict[str, Any]) -> str:
     return next((str(found[key]) for key in CONTENT if key in found), "")
 
 
-def ask(server: Server, asked: Asked) -> Answered:
+def ask(call: Call, asked: Asked) -> Answered:
     """Ask with nothing but the question."""
-    result = server.call(TOOL, query=asked.question)
+    result = call(TOOL, query=asked.question)
     found = results_of(result)
     structured = result.get("structuredContent") or {}
     read = read_by_model(result)
@@ -109,9 +109,9 @@ def rank(found: Sequence[dict[str, Any]], text: str | None) -> int | None:
 
 def answers(path: Path, form: str, asked: Sequence[Asked]) -> Iterator[Answered]:
     """Yield what one server answers to each question."""
-    with Server(path, form) as server:
+    with server_on(path, form) as call:
         for each in asked:
-            yield ask(server, each)
+            yield ask(call, each)
 
 
 HEADS = (

@@ -74,7 +74,6 @@ class Server:
 
     def __init__(self, command: Sequence[str], settings: Mapping[str, str], folder: Path) -> None:
         self._mark = f"{MARK}={uuid.uuid4().hex}"
-        self._began = time.perf_counter()
         with (folder / "stderr.log").open("ab") as log:
             self._process = subprocess.Popen(
                 command,
@@ -112,10 +111,6 @@ class Server:
     def call(self, tool: str, **arguments: Any) -> Answer:
         """Call a tool."""
         return Answer(self._request("tools/call", name=tool, arguments=arguments))
-
-    def elapsed(self) -> float:
-        """Return the seconds since the process was started."""
-        return time.perf_counter() - self._began
 
     def memory_mb(self) -> float:
         """Return the resident memory of all its processes; what two of them share is counted twice."""
