@@ -35,6 +35,7 @@ with SessionMemoryStore(path, settings) as store:
     for number in range(100_000):
         store.store_memory("report", f"Report {number}. " + "some words " * 50, session_id=f"s{number % 7}")
         print(number, flush=True)
+        time.sleep(0.1)
 """
 
 
