@@ -21,6 +21,7 @@ import pytest
 from forked import finished
 from over_http.calling import called, post
 from over_http.processes import Running, running, workers_of
+from over_http.test_questions import INVALID, Question, error_of
 from vector_memory.domain.callers import Permission
 from vector_memory.extras.teams.registry import Quota, Registry
 from vector_memory.server.tools.sessions import MAX_WAIT
@@ -120,6 +121,26 @@ def test_every_worker_reports_the_totals_of_all_including_a_killed_one(three: Ru
         assert counted() == before + 8
 
 
+def test_another_worker_can_take_the_answer_to_a_question_but_only_from_its_caller_and_for_its_call(
+    three: Running,
+) -> None:
+    question, other, *more = [Question(three.url, three.secret) for _ in range(5)]
+    own, state = question.secret, question.state
+    for forged in (state[:-1], state[:-4] + state[-4:][::-1], "asked"):
+        assert error_of(question.agree(own, forged)) == INVALID
+    assert error_of(question.agree(three.token("stranger", "admin"), state)) == INVALID
+    assert error_of(question.agree(own, state, arguments={"memory_id": other.memory_id})) == INVALID
+    cleanup = {"tool": "cleanup_old_memories", "arguments": {"days_old": 0, "dry_run": False}}
+    assert error_of(question.agree(own, state, **cleanup)) == INVALID
+    assert other.is_there()
+    # Workers get connections in turn, so whatever a call needs, some of these are asked at one and answered at another.
+    for each in (question, other, *more):
+        assert each.is_there()
+        assert each.agree(own, each.state)["result"]["structuredContent"]["success"]
+        if each is other:
+            assert not each.is_there()
+
+
 def test_workers_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
     with running(tmp_path, "--workers", "2") as server:
         eventually(lambda: len(workers_of(server)) == 2)
@@ -207,11 +228,9 @@ main()
 """
 
 
-@pytest.mark.parametrize("count", ["1", "2"])
-def test_a_server_that_nohup_has_started_outlives_its_terminal(tmp_path: Path, count: str) -> None:
-    server = Running(tmp_path, "--workers", count, start=["-c", UNDER_NOHUP])
-    for process in (*workers_of(server), server.process.pid):
-        os.kill(process, signal.SIGHUP)
+def test_a_server_that_nohup_has_started_outlives_its_terminal(tmp_path: Path) -> None:
+    server = Running(tmp_path, start=["-c", UNDER_NOHUP])
+    server.process.send_signal(signal.SIGHUP)
     assert server.call("list_sessions")["success"]
     server.process.terminate()
     assert server.process.wait(60) == 0
@@ -232,8 +251,13 @@ def test_ctrl_c_lets_workers_answer_what_they_have_begun_and_what_waits_for_chan
         assert server.process.wait(60) == 0
 
 
-def test_a_second_signal_ends_workers_at_once(tmp_path: Path) -> None:
-    with running(tmp_path, "--workers", "2") as server, socket.create_connection(server.address) as client:
+def test_workers_that_nohup_has_started_outlive_the_terminal_and_a_second_signal_ends_them_at_once(
+    tmp_path: Path,
+) -> None:
+    server = Running(tmp_path, "--workers", "2", start=["-c", UNDER_NOHUP])
+    for process in (*workers_of(server), server.process.pid):
+        os.kill(process, signal.SIGHUP)
+    with socket.create_connection(server.address) as client:
         client.sendall(head(server, 9))
         assert b" 100 " in client.recv(100)  # its worker waits for the body
         left = workers_of(server)

@@ -14,14 +14,12 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResul
 
 from over_http.calling import called, message_of, send
 from over_http.conftest import Team, serving
-from over_http.processes import running, workers_of
 from servers import ENVELOPE, LEGACY
 from vector_memory.domain.callers import Permission
 from vector_memory.extras.teams import serving as serving_module
 from vector_memory.extras.teams.registry import Registry
 from vector_memory.server.app import create_server
 from vector_memory.settings import HttpOptions
-from waiting import eventually
 
 NAMES = map("asked-{}".format, itertools.count())
 ASKABLE = ENVELOPE | {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
@@ -85,29 +83,6 @@ def test_an_answer_does_not_count_in_another_namespace_that_the_token_opens_late
     moved = team.token(name, "blue")
     assert error_of(question.agree(moved, question.state, arguments={"memory_id": question.memory_id})) == INVALID
     assert other.is_there()
-
-
-def test_another_worker_can_take_the_answer_to_a_question_but_only_from_its_caller_and_for_its_call(
-    tmp_path: Path,
-) -> None:
-    with running(tmp_path, "--workers", "2") as server:
-        eventually(lambda: len(workers_of(server)) == 2)
-        question, other, *more = [Question(server.url, server.secret) for _ in range(4)]
-        own, state = question.secret, question.state
-        for forged in (state[:-1], state[:-4] + state[-4:][::-1], "asked"):
-            assert error_of(question.agree(own, forged)) == INVALID
-        assert error_of(question.agree(server.token("stranger", "admin"), state)) == INVALID
-        assert error_of(question.agree(own, state, arguments={"memory_id": other.memory_id})) == INVALID
-        cleanup = {"tool": "cleanup_old_memories", "arguments": {"days_old": 0, "dry_run": False}}
-        assert error_of(question.agree(own, state, **cleanup)) == INVALID
-        assert other.is_there()
-        # Workers get connections in turn, so whatever a call needs, some of these are asked at one and answered at the
-        # other: the last two are answered an odd number of connections later.
-        for each in (question, other, *more):
-            assert each.is_there()
-            assert each.agree(own, each.state)["result"]["structuredContent"]["success"]
-            if each is other:
-                assert not each.is_there()
 
 
 def test_the_rounds_of_one_call_go_on_at_any_worker_and_in_their_order(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from servers import CLIENT, LEGACY, MAIN, MODERN, SECONDS_TO_END, Server
+from vector_memory.domain import Scope
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
@@ -66,11 +67,23 @@ def test_the_first_answers_wait_for_no_library(tmp_path: Path, version: str) -> 
         assert server.errors() == b""
 
 
-def test_calls_wait_for_the_server_and_know_what_the_client_said_of_itself(held: Held) -> None:
-    stored = held.hello().ask_tool("store_working_memory", **NOTE)
+def test_calls_wait_for_the_server_which_carries_out_all_but_a_cancelled_one(held: Held, tmp_path: Path) -> None:
+    """It knows the client by name, answers an id that is used twice, and calls from before the input ended."""
+    listed = held.hello().ask("tools/list")
+    held.receive(listed)
+    cancelled = held.ask_tool("store_working_memory", **NOTE)
+    held.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": cancelled}})
+    stored = held.ask_tool("store_working_memory", **NOTE | {"content": "Another one."})
+    held.send(held.message("tools/call", name="list_sessions", arguments={}) | {"id": listed})
     assert held.request("ping")["result"] == {}
-    memory_id = held.released().answer(stored)["memory_id"]
-    assert held.call("get_memory_by_id", memory_id=memory_id)["memory"]["agent_id"] == CLIENT["name"]
+    held.hang_up(reading=True)
+    answers = [held.released().receive(), held.receive()]
+    assert {one["id"] for one in answers} == {stored, listed}
+    assert all(one["result"]["structuredContent"]["success"] for one in answers)
+    assert held.process.wait(SECONDS_TO_END) == 0
+    with SessionMemoryStore(tmp_path / "memory.db", Settings(embedding_model="toy"), read_only=True) as store:
+        (memory,) = store.search_changes(Scope(session_id="s")).results
+    assert (memory.agent_id, memory.content) == (CLIENT["name"], "Another one.")
 
 
 def test_a_user_is_asked_by_a_client_that_said_at_first_that_it_can(held: Held) -> None:
@@ -79,31 +92,6 @@ def test_a_user_is_asked_by_a_client_that_said_at_first_that_it_can(held: Held) 
     held.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
     held.ask_tool("cleanup_old_memories", dry_run=False)
     assert held.released().receive()["method"] == "elicitation/create"
-
-
-def test_a_call_that_is_cancelled_meanwhile_is_not_carried_out(held: Held, tmp_path: Path) -> None:
-    cancelled = held.hello().ask_tool("store_working_memory", **NOTE)
-    held.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": cancelled}})
-    other = held.ask_tool("store_working_memory", **NOTE | {"content": "Another one."})
-    assert held.released().receive()["id"] == other
-    held.end("end of input")
-    with SessionMemoryStore(tmp_path / "memory.db", Settings(embedding_model="toy"), read_only=True) as store:
-        assert store.get_session_stats("s").total_memories == 1
-
-
-def test_an_id_that_is_used_twice_is_answered_twice(held: Held) -> None:
-    listed = held.hello().ask("tools/list")
-    held.receive(listed)
-    again = held.message("tools/call", name="list_sessions", arguments={}) | {"id": listed}
-    held.send(again)
-    assert held.released().receive(listed)["result"]["structuredContent"]["success"]
-
-
-def test_what_was_asked_before_the_input_ended_is_answered(held: Held) -> None:
-    stored = held.hello().ask_tool("store_working_memory", **NOTE)
-    held.hang_up(reading=True)
-    assert held.released().answer(stored)["success"]
-    assert held.process.wait(SECONDS_TO_END) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -121,16 +109,20 @@ def test_it_ends_when_its_client_is_gone(held: Held) -> None:
     assert held.process.wait(SECONDS_TO_END) == 0
 
 
-@pytest.mark.parametrize("tool", ["list_sessions", "store_working_memory"])
-def test_each_call_says_why_a_memory_cannot_be_opened_until_it_can_be(tmp_path: Path, tool: str) -> None:
+def test_each_call_says_why_a_memory_cannot_be_opened_until_it_can_be(tmp_path: Path) -> None:
     (tmp_path / "memory.db").mkdir()
-    arguments = NOTE if tool.startswith("store") else {}
+    tools: dict[str, dict[str, Any]] = {"list_sessions": {}, "store_working_memory": NOTE}
     with Held(tmp_path) as server:
-        asked = server.hello().ask_tool(tool, **arguments)
-        assert "choose another --database-path" in server.released().answer(asked)["message"]
-        assert not server.call(tool, **arguments)["success"]
+        server.hello()
+        asked = {server.ask_tool(tool, **arguments) for tool, arguments in tools.items()}
+        early = [server.released().receive() for _ in asked]
+        assert {one["id"] for one in early} == asked
+        answers = [one["result"]["structuredContent"] for one in early]
+        answers += [server.call(tool, **arguments) for tool, arguments in tools.items()]
+        assert all("choose another --database-path" in answer["message"] for answer in answers)
         (tmp_path / "memory.db").rmdir()
-        eventually(lambda: server.call(tool, **arguments)["success"])
+        for tool, arguments in tools.items():
+            eventually(lambda tool=tool, arguments=arguments: server.call(tool, **arguments)["success"])
         server.end("SIGTERM")
         assert b"choose another --database-path" in server.errors()
 
