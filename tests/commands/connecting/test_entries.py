@@ -128,21 +128,22 @@ def test_install_again_changes_nothing(name: str, scope: InstallScope, run: Run,
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("name", ["codex", "cursor", "desktop", "copilot", "opencode", "cline", "continue", "goose"])
-async def test_the_entry_starts_a_server_with_no_path_in_another_folder(
-    name: str, run: Run, tmp_path: Path, home: Path
-) -> None:
-    run("install", name, "--yes")
-    entry = written(CLIENTS[name], InstallScope.USER)
-    words = [word.replace("${workspaceFolder}", str(tmp_path / "project")) for word in words_in(entry)]
+async def test_the_entry_starts_a_server_with_no_path_in_another_folder(run: Run, tmp_path: Path, home: Path) -> None:
+    """Entries of several clients that say the same are tried once."""
+    folder, starts = tmp_path / "project", dict[tuple[str, ...], bool]()
+    for name in ("codex", "cursor", "desktop", "copilot", "opencode", "cline", "continue", "goose"):
+        run("install", name, "--yes")
+        words = words_in(written(CLIENTS[name], InstallScope.USER))
+        start = tuple(word.replace("${workspaceFolder}", str(folder)) for word in words)
+        assert starts.setdefault(start, CLIENTS[name].shared) == CLIENTS[name].shared
     variables = {"HOME": str(home), "PATH": "/nowhere", "VECTOR_MEMORY_EMBEDDING_MODEL": "toy"}
-    report = {"agent_id": "a", "session_id": "s", "content": "Words."}
-    folder = tmp_path / "project"
-    async with connected(words, folder, variables) as client:
-        assert len(await client.list_tools()) == 8
-        await client.call_tool("store_report", report)
-    shared = home / ".vector-memory" / "memory.db"
-    assert shared.is_file() if CLIENTS[name].shared else (folder / "memory" / "agent_session_memory.db").is_file()
+    for number, (start, is_shared) in enumerate(starts.items()):
+        async with connected([*start], folder, variables) as client:
+            assert len(await client.list_tools()) == 8
+            report = {"agent_id": "a", "session_id": "s", "content": f"Words of {number}."}
+            await client.call_tool("store_report", report)
+        place = home / ".vector-memory" / "memory.db" if is_shared else folder / "memory" / "agent_session_memory.db"
+        place.unlink()
 
 
 def test_the_change_is_shown_and_not_made_in_a_dry_run(run: Run, tmp_path: Path) -> None:
