@@ -4,12 +4,12 @@ import importlib.util
 import os
 import subprocess
 import sys
-import threading
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from imported import imported
+from servers import SLOW_MODEL
 from vector_memory.domain import Fingerprint
 from vector_memory.embedding import load_embedder
 from vector_memory.embedding.sentence_transformers_engine import SentenceTransformersEngine
@@ -56,11 +56,12 @@ def test_without_the_extra_the_error_says_which_command_installs_it(monkeypatch)
 
 
 @pytest.mark.parametrize("number", [0.0, float("nan")], ids=["zero", "not a number"])
-def test_vectors_that_have_no_direction_are_refused(number):
+def test_vectors_that_have_no_direction_are_refused(number, monkeypatch):
     """The distance of zeros to any question is that of a cosine of 0.5."""
-    engine = object.__new__(SentenceTransformersEngine)  # without a model: the extra is not needed for this
-    engine._one_at_a_time = threading.Lock()
-    engine._model = SimpleNamespace(encode=lambda texts, **_: np.full((len(texts), 4), number))
+    library = imported(SLOW_MODEL / "sentence_transformers.py")  # the extra is not needed for this
+    monkeypatch.setitem(sys.modules, "sentence_transformers", library)
+    engine = SentenceTransformersEngine("somebody/elses-model")
+    monkeypatch.setattr(library.SentenceTransformer, "encode", lambda _, texts, **__: np.full((len(texts), 4), number))
     with pytest.raises(EmbeddingUnavailableError, match="not numbers, or zero"):
         engine.embed(["lease"])
 

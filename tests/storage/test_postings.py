@@ -72,7 +72,7 @@ def test_a_block_says_what_each_memory_has_until_it_is_removed_and_the_others_ke
     assert not any(contents.memory_ids + contents.unit_ids + contents.lengths)
 
 
-@given(memories.filter(bool), st.sampled_from(Contents._fields), st.data())
+@given(memories.filter(bool), st.sampled_from(sorted(Contents.__annotations__)), st.data())
 def test_a_block_that_lacks_bytes_or_has_too_many_is_damaged(
     stored: Memories, column: str, data: st.DataObject
 ) -> None:
@@ -193,7 +193,7 @@ def test_sizes_that_are_damaged_do_not_fill_the_memory() -> None:
         units_in("[1]", "[1000]", np.arange(1_000, dtype=ID).tobytes(), sizes, bytes(8_000), bytes(4_000))
 
 
-@given(st.data(), sizes.filter(any), st.sampled_from(Contents._fields))
+@given(st.data(), sizes.filter(any), st.sampled_from(sorted(Contents.__annotations__)))
 def test_blocks_whose_columns_do_not_match_are_damaged(data: st.DataObject, own: Sizes, column: str) -> None:
     blocks = Blocks(data, own)
     whole: bytes = getattr(blocks.contents, column)
