@@ -30,7 +30,10 @@ SECONDS_TO_END = 25
 
 
 class Server:
-    """A server on `folder/memory.db`, or the database at `url`, in `folder`: a forked one unless `start` says how."""
+    """A server on `folder/memory.db`, or the database at `url`, in `folder`.
+
+    It is forked, and may be `-c` and code, unless `start` is the command of another process.
+    """
 
     def __init__(
         self,
@@ -47,11 +50,11 @@ class Server:
         words = ["serve", "--database-path", self.path] if url is None else ["serve", "--database-url", url]
         environment = {**os.environ, **QUICK, **variables}
         self.process: Forked | subprocess.Popen[bytes]
-        if start:
+        if start and start[0] != "-c":
             pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
             self.process = subprocess.Popen([*start, *words], **pipes, env=environment, cwd=folder)
         else:
-            self.process = Forked(COMMAND, *words, env=environment, cwd=folder)
+            self.process = Forked(*(start or [COMMAND]), *words, env=environment, cwd=folder)
 
     def __enter__(self) -> Self:
         return self

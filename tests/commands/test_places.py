@@ -103,11 +103,12 @@ NEEDED = {
 
 @pytest.mark.parametrize("home", [{}, *({"HOME": home} for home in ("", "relative", "/closed/home"))], ids=str)
 def test_without_a_home_a_server_stores_and_finds(home: dict[str, str], tmp_path: Path) -> None:
-    """Nor are the model and the client's commands in need of one."""
+    """Nor are the model and the client's commands in need of one, nor what is imported first."""
+    start = ["-c", NO_HOME] if home else [sys.executable, "-P", "-c", NO_HOME]
     with pytest.MonkeyPatch.context() as patch:
         for name in ("HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
             patch.delenv(name, raising=False)
-        with Server(tmp_path, start=[sys.executable, "-P", "-c", NO_HOME], **home) as server:
+        with Server(tmp_path, start=start, **home) as server:
             stored = server.hello().call("store_report", agent_id="a", session_id="s", content="A cold cache.")
             assert stored["success"]
             assert server.call("search_reports_specific_chunks", query="cold cache")["results"]
