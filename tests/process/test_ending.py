@@ -14,6 +14,7 @@ import apsw
 import pytest
 
 from faults.soundness import faults_of
+from forked import Forked
 from servers import LEGACY, MAIN, MODERN, SLOW_MODEL, Server, wait_for
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
@@ -213,12 +214,7 @@ server.run_server(Path(sys.argv[1]), Settings(embedding_model="toy"))
 
 
 def test_a_server_that_breaks_down_ends_instead_of_waiting_for_its_client(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", BREAKS_DOWN, str(tmp_path / "memory.db")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as server:
+    with Forked("-c", BREAKS_DOWN, tmp_path / "memory.db") as server:
         server.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
         server.stdin.flush()
         assert server.wait(PATIENCE) == 1

@@ -117,7 +117,7 @@ server.run_server(Path(sys.argv[-1]), Settings(embedding_model="toy"))
 
 def test_nothing_but_the_protocol_comes_out_of_standard_output(tmp_path: Path) -> None:
     """What a library prints, or a child process, goes to standard error; and a child cannot take the client's lines."""
-    with Server(tmp_path, start=[sys.executable, "-c", PRINTS]) as server:
+    with Server(tmp_path, start=["-c", PRINTS]) as server:
         assert server.hello().call("list_sessions")["success"]
         assert server.call("list_sessions")["success"]
         server.hang_up(reading=True)

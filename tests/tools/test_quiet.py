@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -117,7 +116,7 @@ def test_over_all_tools_no_log_line_and_no_error_repeats_what_was_sent_or_a_path
 
 
 def test_over_all_tools_an_unexpected_error_is_logged_without_its_message(tmp_path: Path) -> None:
-    with Server(tmp_path, start=[sys.executable, "-c", RAISES]) as server:
+    with Server(tmp_path, start=["-c", RAISES]) as server:
         server.hello()
         failed = {tool.name: list(failures(server, tool, [with_text_everywhere(tool)])) for tool in SESSION_TOOLS}
         said = logged(server, tmp_path)
