@@ -185,7 +185,7 @@ async def test_only_this_user_can_use_the_socket(tmp_path: Path, monkeypatch: py
     def asked() -> bytes | None:
         return hook.answer_to(hook.socket_of(str(memory)), b"?", time.monotonic() + 60)
 
-    listener = asyncio.create_task(listening.listen(memory, handle))
+    listener = asyncio.create_task(listening.listen_at_socket(memory, handle))
     try:
         await until(lambda: Path(hook.socket_of(str(memory))).exists())
         assert await asyncio.to_thread(asked) == b"heard"
@@ -193,7 +193,7 @@ async def test_only_this_user_can_use_the_socket(tmp_path: Path, monkeypatch: py
         assert Path(hook.socket_of(str(memory))).stat().st_mode & 0o777 == 0o600
         folder.chmod(0o755)
         assert await asyncio.to_thread(asked) is None
-        await listening.listen(tmp_path / "other.db", handle)  # ends at once
+        await listening.listen_at_socket(tmp_path / "other.db", handle)  # ends at once
     finally:
         listener.cancel()
 

@@ -57,14 +57,14 @@ class CommandHooks:
 
     def given(self, reported: Mapping[str, Any]) -> dict[str, str]:
         """Return the fields for the server's hooks."""
-        found: dict[str, Any] = {name: inside(reported, place) for name, place in self.fields.items()}
+        found: dict[str, Any] = {name: value_at(reported, place) for name, place in self.fields.items()}
         given = {name: value for name, value in found.items() if isinstance(value, str)}
         if "prompt" in given:
             given["prompt"] = self.clean(given["prompt"])
         return given | self.find(reported) if self.find else given
 
 
-def inside(reported: Any, place: str) -> Any:
+def value_at(reported: Any, place: str) -> Any:
     """Return what is at a place of an object, such as `turn.outputText`; None if there is nothing."""
     for name in place.split("."):
         reported = reported.get(name) if isinstance(reported, dict) else None

@@ -53,7 +53,7 @@ def _note_cline(conversation: TranscriptConversation, number: int, message: Line
         conversation.prompt(typed, time_in_ms(number, message.get("ts")))
 
 
-def hooks_text(commands: Mapping[str, str]) -> dict[str, str]:
+def cline_hooks(commands: Mapping[str, str]) -> dict[str, str]:
     """Return a script for each event."""
     return {f"{event}.sh": f"#!/bin/sh\n{command}\n" for event, command in commands.items()}
 
@@ -79,7 +79,7 @@ CLIENT = Client(
             "last_assistant_message": "turn.outputText",
         },
         answer=None,
-        texts=hooks_text,
+        texts=cline_hooks,
     ),
     longest_answer="8,000 characters, the middle is cut",
     traps="starts one server for all projects; leaves out a server that needs more than 3 seconds; shows no "

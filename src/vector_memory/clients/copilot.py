@@ -110,7 +110,7 @@ def _note_event(conversation: TranscriptConversation, number: int, line: Line) -
         conversation.summary(data["summaryContent"], time_of(number, line), line_id=_id_of(line))
 
 
-def hooks_text(commands: Mapping[str, str]) -> dict[str, str]:
+def copilot_hooks(commands: Mapping[str, str]) -> dict[str, str]:
     """Return the file with these hooks."""
     hooks = {event: [{"type": "command", "bash": command, "timeoutSec": 5}] for event, command in commands.items()}
     return {"vector-memory.json": json.dumps({"version": 1, "hooks": hooks}, indent=2) + "\n"}
@@ -135,7 +135,7 @@ CLIENT = Client(
         fields={"session_id": "sessionId", "prompt": "prompt"},
         find=lambda reported: last_answer(copilot_session, reported.get("transcriptPath")),
         answer=lambda _, context: json.dumps({"additionalContext": context}),
-        texts=hooks_text,
+        texts=copilot_hooks,
     ),
     longest_answer="20,480 bytes, then a file and 500 characters",
     traps="shows no instructions of servers; in trusted folders it also starts the servers of `.mcp.json`",

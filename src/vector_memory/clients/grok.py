@@ -86,7 +86,7 @@ class _UpdateReading:
 grok_home = partial(folder_of_user, ".grok", "GROK_HOME")
 
 
-def hooks_text(commands: Mapping[str, str]) -> dict[str, str]:
+def grok_hooks(commands: Mapping[str, str]) -> dict[str, str]:
     """Return the file with these hooks."""
     hooks = {
         event: [{"hooks": [{"type": "command", "command": command, "timeout": 5}]}]
@@ -116,7 +116,7 @@ CLIENT = Client(
         events={"prompt": "UserPromptSubmit", "answer": "Stop"},
         fields={"session_id": "session_id", "prompt": "prompt", "last_assistant_message": "lastAssistantMessage"},
         answer=None,  # it discards it, and a Stop that is answered makes it go on
-        texts=hooks_text,
+        texts=grok_hooks,
     ),
     own_memories=grok_memories,
     traps="the model finds the tools with `search_tool`; also starts the servers of `~/.claude.json`, `.mcp.json` and "

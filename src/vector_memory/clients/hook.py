@@ -37,7 +37,7 @@ OPTIONS = (("database-path", ""), ("working-dir", MEMORY), ("database-url", ""))
 """What can name the memory, and where it is there."""
 
 
-def main() -> None:
+def hand_over() -> None:
     """Hand over the event, or keep it."""
     client, event, *flags = sys.argv[1:]
     started, now = time.monotonic(), time.time_ns()
@@ -56,7 +56,7 @@ def main() -> None:
         time.sleep(PAUSE_SECONDS)
     keeper = os.fork() if hasattr(os, "fork") else 0
     if not keeper:
-        keep([client, event, str(now), *flags], data)
+        start_package([client, event, str(now), *flags], data)
     elif event not in SECONDS:
         os.waitpid(keeper, 0)
 
@@ -117,7 +117,7 @@ def answer_to(path: str, message: bytes, until: float) -> bytes | None:
     return answer.removeprefix(TAKEN) if answer.startswith(TAKEN) else None
 
 
-def keep(words: list[str], data: bytes) -> None:
+def start_package(words: list[str], data: bytes) -> None:
     """Have the package keep the text, without the secrets in it. The hook of a prompt does not wait for it."""
     import io  # noqa: PLC0415
     import runpy  # noqa: PLC0415
@@ -135,6 +135,6 @@ def keep(words: list[str], data: bytes) -> None:
 
 if __name__ == "__main__":
     try:  # noqa: SIM105 - contextlib takes 5 ms
-        main()
+        hand_over()
     except Exception:  # noqa: S110
         pass

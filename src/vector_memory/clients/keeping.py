@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from vector_memory.clients.reading.conversation import fields_of, message_of, storable
+from vector_memory.clients.reading.conversation import message_of, storable, stored_fields
 from vector_memory.clients.registry import CLIENTS
 from vector_memory.domain import Project
 from vector_memory.settings import MemoryAddress, Redact, Settings, project_folder
@@ -13,7 +13,9 @@ from vector_memory.writing.batches import CONTENT, KIND
 from vector_memory.writing.outbox import outbox_of_memory
 
 
-def keep(client: str, event: str, nanoseconds: int, data: bytes, address: MemoryAddress, settings: Settings) -> None:
+def keep_in_outbox(
+    client: str, event: str, nanoseconds: int, data: bytes, address: MemoryAddress, settings: Settings
+) -> None:
     """Write the text of an event to the disk, without secrets, unless capturing is off.
 
     `event`, `nanoseconds`: as `hook.py` names it, and when it was, since 1970. `data`: as the client describes it.
@@ -34,4 +36,4 @@ def keep(client: str, event: str, nanoseconds: int, data: bytes, address: Memory
     session_id = clean(given.get("session_id", "").strip()) or project.session_on(
         heard_at.astimezone().date().isoformat()
     )
-    outbox.add({KIND: said.kind, CONTENT: content, **fields_of(said, session_id, project.folder, clean)})
+    outbox.add({KIND: said.kind, CONTENT: content, **stored_fields(said, session_id, project.folder, clean)})

@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from vector_memory.cli.flags import HiddenSettingsFlags, LocationFlags
-from vector_memory.clients.keeping import keep
+from vector_memory.clients.keeping import keep_in_outbox
 from vector_memory.settings import DatabaseLocation, Settings
 
 
@@ -20,4 +20,4 @@ def hook(
     settings: HiddenSettingsFlags = Settings(),
 ) -> None:
     """Keep what a client's hook reports, as JSON on standard input, until a server stores it."""
-    keep(client, event, int(nanoseconds), sys.stdin.buffer.read(), place.address(), settings)
+    keep_in_outbox(client, event, int(nanoseconds), sys.stdin.buffer.read(), place.address(), settings)

@@ -147,7 +147,7 @@ def install(
     how: HowFlags = How(),
 ) -> int:
     """Connect a coding agent: adds the tools, and hooks that store and recall on their own. Asks before any change."""
-    from vector_memory.clients.editing.planning import command_line, memory_of
+    from vector_memory.clients.editing.planning import command_line, memory_flags
 
     if database_path is not None and database_url is not None:
         raise ConfigurationError("Name one memory: --database-path or --database-url.")
@@ -158,7 +158,7 @@ def install(
     def planned(name: str) -> Installation:
         place = how.place(name)
         words = command_line(place.client, place.scope, flags, memory)
-        named = memory_of(place.client, place.scope, memory)
+        named = memory_flags(place.client, place.scope, memory)
         calls = place.hooks_file and not tools_only and not (http and place.client.command_hooks)
         return Installation(name, place, words, named, bool(calls), trust)
 

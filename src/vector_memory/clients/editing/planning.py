@@ -418,10 +418,10 @@ def command_line(client: Client, scope: InstallScope, flags: list[str], memory: 
     `flags`: more flags for `serve`. `memory`: the flags that name the memory; none for the project's own, or for the
     shared one where the client has no projects.
     """
-    return [*program(), "serve", *flags, *(memory_of(client, scope, memory) or client.place)]
+    return [*program(), "serve", *flags, *(memory_flags(client, scope, memory) or client.place)]
 
 
-def memory_of(client: Client, scope: InstallScope, memory: Sequence[str]) -> Sequence[str]:
+def memory_flags(client: Client, scope: InstallScope, memory: Sequence[str]) -> Sequence[str]:
     """Return the flags that name the memory of a client: these, or those of the shared one if it has no projects."""
     return memory or (("--database-path", str(shared_memory())) if scope in client.shared else ())
 

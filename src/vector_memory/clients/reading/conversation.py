@@ -188,7 +188,7 @@ def message_of(event: str, given: Mapping[str, str], agent: str, time: str) -> M
     return Message(kind, agent_id, content, time) if agent_id and content else None
 
 
-def fields_of(said: Message, session_id: str, project: str, clean: Callable[[str], str]) -> MemoryFields:
+def stored_fields(said: Message, session_id: str, project: str, clean: Callable[[str], str]) -> MemoryFields:
     """Return the fields with which a message is stored. `clean` returns a text or a name without secrets."""
     return MemoryFields(
         agent_id=clean(said.agent_id)[:MAX_IDENTIFIER],

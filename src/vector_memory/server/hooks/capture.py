@@ -22,11 +22,11 @@ from fastmcp import Context
 
 from vector_memory.clients.reading.conversation import (
     Message,
-    fields_of,
     hashes_as_stored,
     message_of,
     prompt_in,
     storable,
+    stored_fields,
 )
 from vector_memory.clients.reading.importing import is_of_subagent, read_own, reason_of
 from vector_memory.clients.reading.lines import FormatError
@@ -140,7 +140,7 @@ def take(event: Event, message: Message) -> Kept:
     if message.kind is MemoryKind.INPUT_PROMPT:
         event.conversation.prompts.setdefault(event.session_id, []).append((hash_of(content), message.time))
     message = replace(message, agent_id=current_caller().agent_id or message.agent_id)
-    fields = fields_of(message, event.session_id, event.conversation.project.folder, clean)
+    fields = stored_fields(message, event.session_id, event.conversation.project.folder, clean)
     return event.store.intake.take(message.kind, content, **fields)
 
 

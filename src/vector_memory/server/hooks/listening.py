@@ -45,7 +45,7 @@ Handle = Callable[[bytes, Callable[[], None]], Awaitable[Answer | None]]
 """Handles a message: calls the function once the text is on the disk. Returns None if it is not for this server."""
 
 
-async def listen(memory: Path, handle: Handle) -> None:
+async def listen_at_socket(memory: Path, handle: Handle) -> None:
     """Listen for hooks while no other server of the memory does, until cancelled."""
     path = Path(hook.socket_of(str(real_path(memory))))
     try:
