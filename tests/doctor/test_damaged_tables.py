@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from doctor.test_faults import ENDLESS
 from inside import storage_of
 from memory_files import CHILD, SETTINGS, bytes_of, change, doctor, examine, found, said
 from vector_memory.errors import DatabaseError
@@ -14,6 +13,8 @@ from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.transactions import SqliteReader
 from vector_memory.store import SessionMemoryStore
 from vector_memory.upkeep.doctor.report import Level
+
+ENDLESS = "with recursive r(n) as (select 1 union all select n + 1 from r)"
 
 
 def test_a_lost_text_is_a_problem_that_only_a_backup_solves(path: Path) -> None:
