@@ -76,7 +76,7 @@ def test_a_process_that_does_not_know_what_a_failover_has_lost_gives_no_lost_id_
                 again = add(store, "once more")
     assert (new, again) == (kept[-1] + JUMP + 1, new + 1)
     assert [hit.id for hit in answer.results] == [new]
-    assert f"the ids after {kept[-1]}, up to {known}, is lost" in answer.message
+    assert f"the ids after {kept[-1]}, up to {known}, are lost" in answer.message
 
 
 def test_roles_of_which_only_some_may_see_the_timeline_share_a_memory() -> None:

@@ -280,7 +280,7 @@ def test_behind_a_pooler_that_outlives_a_failover_no_lost_id_is_given_again_and_
         eventually(lambda: bool(new.append(stored(f"new {len(new)}")) or new[-1]))
         answer = store.search_changes(SCOPE, since=known)
         assert (lost, new[-1], [hit.id for hit in answer.results]) == (kept + 1, lost + JUMP + 1, new[-1:])
-        assert f"the ids after {kept}, up to {known}, is lost" in answer.message
+        assert f"the ids after {kept}, up to {known}, are lost" in answer.message
         assert contents(standby) == ["kept", f"new {len(new) - 1}"]
 
 
