@@ -172,7 +172,7 @@ def hook_tables() -> dict[str, Iterator[str]]:
             [
                 (
                     code(name),
-                    *said_by(hooks),
+                    said_by(hooks),
                     file_in(client.hooks, InstallScope.USER),
                     RECALLED[hooks.answer is not None],
                 )
@@ -183,7 +183,7 @@ def hook_tables() -> dict[str, Iterator[str]]:
     }
 
 
-RECALLED = {False: "recap, recall", True: "nothing: it reads no context"}
+RECALLED = {True: "recap, recall", False: "nothing: it reads no context"}
 
 
 def said_by(hooks: CommandHooks) -> str:

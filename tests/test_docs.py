@@ -13,6 +13,7 @@ from claims import Claims, is_shown, listed, pages, without_evidence
 from imported import imported
 from vector_memory import errors
 from vector_memory.cli.commands import app
+from vector_memory.clients.registry import CLIENTS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("**/*.md")), ROOT / "tests" / "claims.md"]
@@ -48,6 +49,22 @@ def test_generated_docs_are_fresh(make_docs: Any, capsys: pytest.CaptureFixture[
     """The files equal the output of scripts/make_docs.py."""
     make_docs.main()
     assert "are fresh" in capsys.readouterr().out
+
+
+def test_a_table_of_the_generated_docs_has_a_cell_for_each_of_its_columns() -> None:
+    for page in (ROOT / "docs").glob("*.md"):
+        columns = 0
+        for line in CODE_BLOCK.sub("", page.read_text(encoding="utf-8")).splitlines():
+            cells = len(re.findall(r"(?<!\\)\|", line)) if line.startswith("|") else 0
+            assert not columns or not cells or cells == columns, f"{page.name}: {line}"
+            columns = cells
+
+
+def test_the_docs_say_which_agents_read_what_the_hooks_of_their_client_recall() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| prompts.*\| (.*) \|$", (ROOT / "docs/hooks.md").read_text("utf-8"), re.MULTILINE)
+    assert {name: "recap" in received for name, received in rows} == {
+        name: client.command_hooks.answer is not None for name, client in CLIENTS.items() if client.command_hooks
+    }
 
 
 def test_the_pictures_are_of_the_pages_as_they_are() -> None:
