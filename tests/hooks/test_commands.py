@@ -1,9 +1,12 @@
 """Hooks that run a command: what they hand to a running server, and what they keep without one."""
 
 import asyncio
+import contextlib
+import io
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,6 +25,8 @@ from servers import Server
 from vector_memory.clients import hook
 from vector_memory.clients.registry import CLIENTS
 from vector_memory.server.hooks import listening
+from vector_memory.settings import DatabaseLocation
+from vector_memory.settings.locations import real_path
 from waiting import eventually, until
 
 pytestmark = pytest.mark.sqlite("hooks find the server by the memory's file")
@@ -196,6 +201,167 @@ async def test_only_this_user_can_use_the_socket(tmp_path: Path, monkeypatch: py
         await listening.listen_at_socket(tmp_path / "other.db", handle)  # ends at once
     finally:
         listener.cancel()
+
+
+@pytest.mark.anyio
+async def test_a_server_listens_again_whatever_is_removed_and_only_one_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hook, "FOLDER", str(tmp_path / "sockets"))
+    monkeypatch.setattr(listening, "SECONDS_BETWEEN_LOOKS", 0.01)
+    path, answers = Path(hook.socket_of(str(tmp_path / "memory.db"))), list[bytes]()
+
+    async def listener(name: bytes) -> None:
+        async def handle(_message: bytes, _taken: Any) -> listening.Answer:
+            return listening.Answer(name, lambda: None)
+
+        await listening.listen_at_socket(tmp_path / "memory.db", handle)
+
+    def ask() -> bool:
+        heard = hook.answer_to(str(path), b"?", time.monotonic() + 60)
+        answers.extend([] if heard is None else [heard])
+        return heard is not None
+
+    async def is_answered() -> None:
+        for _ in range(1000):
+            if await asyncio.to_thread(ask):
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError
+
+    listeners = [asyncio.create_task(listener(b"first"))]
+    await is_answered()
+    listeners.append(asyncio.create_task(listener(b"second")))
+    await asyncio.sleep(0.1)
+    silent = socket.socket(socket.AF_UNIX)
+    silent.connect(str(path))
+    path.unlink()
+    await is_answered()
+    shutil.rmtree(path.parent)
+    await is_answered()
+    path.with_suffix(".lock").unlink()
+    listeners.append(asyncio.create_task(listener(b"third")))
+    await asyncio.sleep(0.3)
+    await is_answered()
+    inode = path.stat().st_ino
+    for _ in range(30):
+        await asyncio.sleep(0.01)
+        assert path.stat().st_ino == inode
+    for each in listeners:
+        each.cancel()
+    await asyncio.wait(listeners)
+    assert not path.exists()
+    silent.close()
+
+
+@pytest.mark.anyio
+async def test_who_says_nothing_is_not_listened_to_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hook, "FOLDER", str(tmp_path / "sockets"))
+    monkeypatch.setattr(listening, "SECONDS_TO_SPEAK", 0.1)
+    path = Path(hook.socket_of(str(tmp_path / "memory.db")))
+
+    async def handle(_message: bytes, _taken: Any) -> None:
+        raise AssertionError
+
+    listener = asyncio.create_task(listening.listen_at_socket(tmp_path / "memory.db", handle))
+    await until(path.exists)
+    reader, writer = await asyncio.open_unix_connection(path)
+    assert await reader.read() == b""
+    writer.close()
+    listener.cancel()
+
+
+def linked(main: Path, checkout: Path) -> Path:
+    """Return a checkout that `git worktree add` made."""
+    git = ("git", "-C", str(main), "-c", "user.name=a", "-c", "user.email=a@example.org")
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "Begin"], check=True)
+    subprocess.run([*git, "worktree", "add", "-q", "-b", "other", checkout], check=True)
+    return checkout
+
+
+@pytest.mark.parametrize(
+    ("folder", "flags", "variables"),
+    [
+        ("shop", (), {}),
+        ("shop/src/deep", (), {}),
+        ("shop's $(checkout)", (), {}),
+        ("shop's $(checkout)/src", (), {}),
+        ("shop/no repository", (), {}),
+        ("link", (), {}),
+        ("with linked memory", (), {}),
+        (".", (), {"CLAUDE_PROJECT_DIR": "~/shop/src"}),
+        (".", (), {"VECTOR_MEMORY_DATABASE_PATH": "~/one.db"}),
+        (".", ("--working-dir", "~/shop"), {}),
+        (".", ("--working-dir", "shop"), {"VECTOR_MEMORY_DATABASE_PATH": "other.db"}),
+        (".", ("--database-path", "shop/own.db"), {"VECTOR_MEMORY_WORKING_DIR": "other"}),
+    ],
+)
+def test_a_hook_looks_for_the_memory_that_a_server_there_would_use(
+    folder: str, flags: tuple[str, ...], variables: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("shop", "with linked memory"):
+        subprocess.run(["git", "init", "-q", tmp_path / name], check=True)
+    for made in ("shop/src/deep", "shop/no repository/.git", "elsewhere"):
+        (tmp_path / made).mkdir(parents=True)
+    (linked(tmp_path / "shop", tmp_path / "shop's $(checkout)") / "src").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "shop/src")
+    (tmp_path / "with linked memory/memory").symlink_to(tmp_path / "elsewhere")
+    monkeypatch.chdir(tmp_path / folder)
+    for name, value in {"HOME": str(tmp_path), **variables}.items():
+        monkeypatch.setenv(name, value)
+    options = {
+        name.removeprefix("--").replace("-", "_"): Path(value)
+        for name, value in zip(flags[::2], flags[1::2], strict=True)
+    }
+    options |= {
+        option: Path(value)
+        for name, value in variables.items()
+        if not flags and (option := name.removeprefix("VECTOR_MEMORY_").lower()) in ("database_path", "working_dir")
+    }
+    address = DatabaseLocation(**options).address()
+    project = Path(variables.get("CLAUDE_PROJECT_DIR", Path.cwd())).expanduser()
+    named = hook.named_memory([*flags])
+    assert str(real_path(Path(str(address)))) in ([named] if named else hook.memories_above(str(project)))
+
+
+@pytest.mark.parametrize("place", ["checkout", "with linked memory"])
+def test_a_server_takes_what_happens_in_another_checkout_or_beside_a_linked_memory(
+    place: str, patient: Path, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    subprocess.run(["git", "init", "-q", project], check=True)
+    if place == "checkout":
+        linked(project, tmp_path / place)
+    else:
+        (tmp_path / "elsewhere").mkdir()
+        (project / "memory").symlink_to(tmp_path / "elsewhere")
+        (tmp_path / place).symlink_to(project)
+    with Server(project, start=COMMAND_IN_PROJECT) as server:
+        server.hello()
+        memory = (project / hook.MEMORY).resolve()
+        eventually(lambda: accepts(memory))
+        run(patient, "prompt", tmp_path / place, session_id="one", prompt=PROMPT)
+        assert PROMPT in run(patient, "prompt", tmp_path / place, session_id="two", prompt="And what is left?")
+
+
+def test_a_prompt_is_kept_even_if_the_client_ends_all_that_its_hook_has_started(tmp_path: Path) -> None:
+    words = [sys.executable, "-I", "-S", FILE, "gemini", "prompt", "--database-path", str(tmp_path / "memory.db")]
+    for number in range(4):
+        started = subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True)
+        started.communicate(json.dumps({"session_id": "one", "prompt": f"{number}. {PROMPT}"}).encode())
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(started.pid, signal.SIGKILL)
+    eventually(lambda: len(list((tmp_path / "memory.db.outbox").glob("*.json"))) == 4)
+
+
+def test_a_session_that_starts_without_a_server_starts_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["hook.py", "gemini", "start", "--database-path", str(tmp_path / "memory.db")])
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"session_id": "one"}')))
+    monkeypatch.setitem(hook.SECONDS, "start", 0.1)
+    monkeypatch.setattr(os, "fork", lambda: pytest.fail("A process was started."))
+    hook.hand_over()
 
 
 def test_the_length_of_a_memorys_path_does_not_matter() -> None:

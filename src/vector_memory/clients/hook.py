@@ -6,6 +6,7 @@ in time, the command `hook` of this package keeps its text in the outbox. Whatev
 show errors of hooks to the user.
 """
 
+import itertools
 import os
 import sys
 import time
@@ -41,7 +42,7 @@ def hand_over() -> None:
     """Hand over the event, or keep it."""
     client, event, *flags = sys.argv[1:]
     started, now = time.monotonic(), time.time_ns()
-    folder = os.environ.get("CLAUDE_PROJECT_DIR") or os.getcwd()  # noqa: PTH109 - pathlib takes 10 ms
+    folder = os.path.expanduser(os.environ.get("CLAUDE_PROJECT_DIR", "")) or os.getcwd()  # noqa: PTH109, PTH111
     data = sys.stdin.buffer.read()
     named, until = named_memory(flags), started + SECONDS.get(event, SECONDS_OF_OTHERS)
     while True:
@@ -51,35 +52,62 @@ def hand_over() -> None:
             if answer is not None:
                 sys.stdout.buffer.write(answer)
                 return
-        if event != START or time.monotonic() > until:
+        if event != START:
             break
+        if time.monotonic() > until:
+            return
         time.sleep(PAUSE_SECONDS)
+    is_apart, apart = os.pipe()
     keeper = os.fork() if hasattr(os, "fork") else 0
     if not keeper:
+        leave_the_client(apart)
         start_package([client, event, str(now), *flags], data)
-    elif event not in SECONDS:
+        return
+    os.close(apart)
+    os.read(is_apart, 1)  # until nothing that the client does to this process ends the other one
+    if event not in SECONDS:
         os.waitpid(keeper, 0)
 
 
 def named_memory(flags: list[str]) -> str:
-    """Return the memory that a flag or a variable names; empty: the project's own."""
+    """Return the memory that a flag, or else a variable, names; empty: the project's own."""
+    after = dict(itertools.pairwise(flags))
+    given = [(after.get(f"--{option}", ""), below) for option, below in OPTIONS]
     for option, below in OPTIONS:
-        flag, variable = f"--{option}", f"VECTOR_MEMORY_{option.replace('-', '_').upper()}"
-        value = flags[flags.index(flag) + 1] if flag in flags[:-1] else os.environ.get(variable, "")
+        given.append((os.environ.get(f"VECTOR_MEMORY_{option.replace('-', '_').upper()}", ""), below))
+    for value, below in given:
         if value:
-            return value if "://" in value else os.path.realpath(os.path.join(value, below) if below else value)  # noqa: PTH118
+            path = os.path.expanduser(value)  # noqa: PTH111 - pathlib takes 10 ms
+            return value if "://" in value else os.path.realpath(os.path.join(path, below) if below else path)  # noqa: PTH118
     return ""
 
 
 def memories_above(folder: str) -> list[str]:
-    """Return where the memory of a project can be: in this folder, or in one above it in the same repository."""
-    folder, memories = os.path.realpath(folder), list[str]()
+    """Return where the memory of a project can be: in this folder, or in one above it in the same repository.
+
+    In a checkout that `git worktree add` made, it can also be at the same places of the main one.
+    """
+    top = folder = os.path.realpath(folder)
+    memories = list[str]()
     while True:
-        memories.append(f"{folder.rstrip('/')}/{MEMORY}")
-        above = os.path.dirname(folder)  # noqa: PTH120
-        if above == folder or os.path.lexists(f"{folder}/.git"):
+        memories.append(os.path.realpath(f"{top}/{MEMORY}"))
+        above = os.path.dirname(top)  # noqa: PTH120
+        if above == top or os.path.lexists(f"{top}/.git/HEAD"):
             return memories
-        folder = above
+        if os.path.isfile(f"{top}/.git"):  # noqa: PTH113
+            main = main_checkout(top)
+            return [*memories, *(memories_above(main + folder[len(top) :]) if main else ())]
+        top = above
+
+
+def main_checkout(top: str) -> str:
+    """Return the main checkout of one that `git worktree add` made; empty if it is none."""
+    try:
+        with open(f"{top}/.git", "rb") as file:  # noqa: PTH123
+            main, is_linked, _ = file.read(2**12).partition(b"/.git/worktrees/")
+    except OSError:
+        return ""
+    return os.path.realpath(os.path.join(top, os.fsdecode(main.removeprefix(b"gitdir: ")))) if is_linked else ""  # noqa: PTH118
 
 
 def socket_of(memory: str) -> str:
@@ -96,7 +124,10 @@ def is_private(folder: str) -> bool:
 
 def answer_to(path: str, message: bytes, until: float) -> bytes | None:
     """Return what the server answers, as far as it does in time; None if it has not taken the event."""
-    if not os.path.exists(path) or not is_private(FOLDER):  # noqa: PTH110
+    try:
+        if not os.path.exists(path) or not is_private(FOLDER):  # noqa: PTH110
+            return None
+    except FileNotFoundError:  # it has just been removed
         return None
     from _socket import AF_UNIX, SHUT_WR, SOCK_STREAM, socket  # noqa: PLC0415 - the module socket takes 10 ms
 
@@ -117,17 +148,22 @@ def answer_to(path: str, message: bytes, until: float) -> bytes | None:
     return answer.removeprefix(TAKEN) if answer.startswith(TAKEN) else None
 
 
+def leave_the_client(apart: int) -> None:
+    """Go on alone, because the client may end everything that it has started, and read until nobody can write."""
+    if hasattr(os, "setsid"):
+        os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(nothing, stream)
+    os.close(apart)
+
+
 def start_package(words: list[str], data: bytes) -> None:
     """Have the package keep the text, without the secrets in it. The hook of a prompt does not wait for it."""
     import io  # noqa: PLC0415
     import runpy  # noqa: PLC0415
     import site  # noqa: PLC0415
 
-    if hasattr(os, "setsid"):
-        os.setsid()  # the client may end everything that it has started
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for stream in range(3):
-        os.dup2(nothing, stream)
     site.main()
     sys.argv, sys.stdin = ["vector-memory", "hook", *words], io.TextIOWrapper(io.BytesIO(data))
     runpy.run_module("vector_memory", run_name="__main__")

@@ -8,7 +8,7 @@ import json
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +30,12 @@ logger = logging.getLogger(__name__)
 SECONDS_BETWEEN_LOOKS = 1.0
 """How soon another server takes over, and a socket that somebody removed is there again."""
 
+SECONDS_TO_SPEAK = 30.0
+"""Whoever has not said everything by then is not listened to: hooks wait 3 s at most."""
+
+MOST_AT_ONCE = 1_000
+"""So many may wait to be heard; the texts of more go through the outbox."""
+
 MOST_BYTES = 2**26
 """Longer events are not read: `hook.py` keeps their texts."""
 
@@ -48,25 +54,32 @@ Handle = Callable[[bytes, Callable[[], None]], Awaitable[Answer | None]]
 async def listen_at_socket(memory: Path, handle: Handle) -> None:
     """Listen for hooks while no other server of the memory does, until cancelled."""
     path = Path(hook.socket_of(str(real_path(memory))))
+    turn = path.with_suffix(".lock")
     try:
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        if not hook.is_private(str(path.parent)):
-            logger.warning("Hooks of commands reach no server: others can use %s.", path.parent)
-            return
-        with lock_file(path.with_suffix(".lock")) as lock:
-            while not lock_if_free(lock):
-                await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
-            try:
-                while True:
+        while True:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            if not hook.is_private(str(path.parent)):
+                logger.warning("Hooks of commands reach no server: others can use %s.", path.parent)
+                return
+            with lock_file(turn) as lock:
+                while not (is_ours := lock_if_free(lock)) and _is_at(turn, lock):
+                    await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+                if is_ours and _is_at(turn, lock):
                     await _listen_at(path, handle)
-            finally:
-                path.unlink(missing_ok=True)
     except (OSError, NotImplementedError) as error:
         logger.warning("Hooks of commands reach no server: %s", getattr(error, "strerror", error))
 
 
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Return whether an open file still has its name: programs that clean up remove it, and another one follows."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
 async def _listen_at(path: Path, handle: Handle) -> None:
-    """Listen until the socket was removed, as programs do that clean up."""
+    """Listen until the socket was removed, as programs do that clean up, or another server has replaced it."""
     path.unlink(missing_ok=True)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -75,12 +88,23 @@ async def _listen_at(path: Path, handle: Handle) -> None:
         except Exception as error:
             capture.log_failure("A hook was not answered", error)
 
-    async with await asyncio.start_unix_server(answer, path):
+    def is_ours() -> bool:
+        try:
+            return path.stat().st_ino == ours
+        except FileNotFoundError:
+            return False
+
+    with closing(
+        await asyncio.start_unix_server(answer, path, backlog=MOST_AT_ONCE)
+    ):  # which does not wait for those who say nothing
         path.chmod(0o600)
         ours = path.stat().st_ino
-        with suppress(FileNotFoundError):
-            while path.stat().st_ino == ours:
+        try:
+            while is_ours():
                 await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+        finally:
+            if is_ours():
+                path.unlink(missing_ok=True)
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handle: Handle) -> None:
@@ -95,10 +119,11 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ha
         is_taken = True
 
     try:
-        while part := await reader.read(2**16):
-            message += part
-            if len(message) > MOST_BYTES:
-                return
+        async with asyncio.timeout(SECONDS_TO_SPEAK):
+            while part := await reader.read(2**16):
+                message += part
+                if len(message) > MOST_BYTES:
+                    return
         answer = await handle(bytes(message), taken)
         if answer is None:
             return
@@ -151,5 +176,7 @@ class Reports:
     def _project(self, memory: str, folder: str, *, is_named: bool) -> Project | None:
         """Return the project that a hook reports on; None if its memory is another one."""
         project = project_of(Path(folder))
-        mine = real_path(Path(memory)) == self._memory and (is_named or project / hook.MEMORY == self._memory)
+        mine = real_path(Path(memory)) == self._memory and (
+            is_named or real_path(project / hook.MEMORY) == self._memory
+        )
         return Project.at(project, self._memory) if mine else None
