@@ -130,6 +130,14 @@ def test_without_a_server_a_text_waits_on_the_disk_without_its_secret_until_one_
         eventually(lambda: len(stored(server)) == 2)
 
 
+def test_a_secret_in_the_name_of_the_project_is_not_on_the_disk_either(tmp_path: Path) -> None:
+    project, memory = tmp_path / "password=hunter2hunter2", tmp_path / "memory/memory.db"
+    project.mkdir()
+    run(FILE, "answer", project, "--database-path", str(memory), prompt_response=ANSWER)
+    (kept,) = memory.with_name("memory.db.outbox").glob("*.json")
+    assert "hunter2" not in kept.read_text()
+
+
 def test_nothing_is_kept_if_capturing_is_off(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-I", "-S", FILE, "gemini", "answer", "--database-path", str(tmp_path / "memory.db")],
@@ -318,7 +326,7 @@ def test_a_hook_looks_for_the_memory_that_a_server_there_would_use(
         for name, value in variables.items()
         if not flags and (option := name.removeprefix("VECTOR_MEMORY_").lower()) in ("database_path", "working_dir")
     }
-    address = DatabaseLocation(**options).address()
+    address = DatabaseLocation.model_validate(options).address()
     project = Path(variables.get("CLAUDE_PROJECT_DIR", Path.cwd())).expanduser()
     named = hook.named_memory([*flags])
     assert str(real_path(Path(str(address)))) in ([named] if named else hook.memories_above(str(project)))

@@ -33,7 +33,6 @@ def keep_in_outbox(
     if said is None or not (content := clean(said.content)):
         return
     project = Project.at(project_folder(), real_path(address) if isinstance(address, Path) else None)
-    session_id = clean(given.get("session_id", "").strip()) or project.session_on(
-        heard_at.astimezone().date().isoformat()
-    )
+    day = heard_at.astimezone().date().isoformat()
+    session_id = clean(given.get("session_id", "").strip() or project.session_on(day))
     outbox.add({KIND: said.kind, CONTENT: content, **stored_fields(said, session_id, project.folder, clean)})
