@@ -153,6 +153,32 @@ def test_secrets_are_removed_and_what_is_too_long_or_no_text_is_left_out(
     assert "Mine" not in only.content
 
 
+def test_a_file_with_a_secret_in_its_name_is_left_out(home: Path, project: Path, store: SessionMemoryStore) -> None:
+    named, other = (write(home / f".qwen/memories/{name}.md") for name in (KEY, "tabs"))
+    own = OwnMemories(store, project)
+    own.sync()
+    assert set(agents_in(store)) == {str(other)}
+    other.unlink()
+    named.rename(other)
+    own.sync()
+    assert set(agents_in(store)) == {str(other)}
+
+
+def test_a_memory_that_was_deleted_here_comes_back_only_with_a_new_text(
+    home: Path, project: Path, store: SessionMemoryStore
+) -> None:
+    file = write(home / ".qwen/memories/tabs.md")
+    OwnMemories(store, project).sync()
+    (memory,) = store.search_scoped(Scope("report")).results
+    store.delete_memory(memory.id)
+    for _ in range(2):
+        OwnMemories(store, project).sync()
+        assert not agents_in(store)
+    write(file, "The user wants spaces.")
+    OwnMemories(store, project).sync()
+    assert set(agents_in(store)) == {str(file)}
+
+
 def test_projects_that_share_a_memory_keep_what_is_remembered_of_each(home: Path, tmp_path: Path) -> None:
     projects = [tmp_path / "one", tmp_path / "two"]
     files = [home / f".claude/projects/{dashed(one)}/memory/MEMORY.md" for one in projects]

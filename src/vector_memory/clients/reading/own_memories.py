@@ -78,8 +78,9 @@ class OwnMemories:
         files = {}
         for root, (_, _, place) in self._places.items():
             for source, status in _scanned(place).items():
-                self._seen[f"{root}/{source}"] = status
-                files[f"{root}/{source}"] = Origin(root, source)
+                if self._clean(source) == source:  # a name is stored, and searched for, as it is
+                    self._seen[f"{root}/{source}"] = status
+                    files[f"{root}/{source}"] = Origin(root, source)
         sync = self._store.sync(Scope(MemoryKind.REPORT, session_id=OWN_MEMORIES))
         gone = {one for one in sync.origins() if one.root in self._places or not Path(one.root).exists()}
         outcomes = self._sync.run(sync, files, gone - {*files.values()}, lambda *_: None)
@@ -98,7 +99,7 @@ class OwnMemories:
         about = {"project": str(self._project)} if place.project else {}
         return NewMemory.of(
             MemoryKind.REPORT,
-            storable(text_in(data), redacts=self._redacts).text,
+            self._clean(text_in(data)),
             agent_id=name,
             session_id=OWN_MEMORIES,
             title=as_title(f"{client.title}'s own memory: {origin.source}"),
@@ -106,6 +107,9 @@ class OwnMemories:
             metadata=origin._asdict() | about,
             created_at=status.changed_at,
         )
+
+    def _clean(self, text: str) -> str:
+        return storable(text, redacts=self._redacts).text
 
     def _watched(self) -> list[Path]:
         """Return the folders to watch, and the files of those that hold much else."""
