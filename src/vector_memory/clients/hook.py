@@ -95,12 +95,12 @@ def memories_above(folder: str) -> list[str]:
         if above == top or os.path.lexists(f"{top}/.git/HEAD"):
             return memories
         if os.path.isfile(f"{top}/.git"):  # noqa: PTH113
-            main = main_checkout(top)
+            main = checkout_of(top)
             return [*memories, *(memories_above(main + folder[len(top) :]) if main else ())]
         top = above
 
 
-def main_checkout(top: str) -> str:
+def checkout_of(top: str) -> str:
     """Return the main checkout of one that `git worktree add` made; empty if it is none."""
     try:
         with open(f"{top}/.git", "rb") as file:  # noqa: PTH123
