@@ -112,6 +112,7 @@ class Served(NamedTuple):
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Served]:
     """Collect what `serve` would have served."""
     calls: list[Served] = []
+    monkeypatch.delenv("VECTOR_MEMORY_OWN_MEMORIES")  # other tests leave out what this user's clients remember
     monkeypatch.setattr(serving, "set_up_logging", lambda *_: None)
     monkeypatch.setattr(serving, "early_client", lambda *_: None)
     monkeypatch.setattr(vector_memory.server.app, "run_server", lambda *given: calls.append(Served(*given[:4])))

@@ -4,10 +4,11 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import apsw
 import psycopg
@@ -120,23 +121,13 @@ class InSchema:
     change = rows
 
 
-@pytest.fixture(scope="session")
-def filled_database() -> str:
-    """A database with the same memory, to be copied."""
-    store_all(f"{shared_cluster().create_database('filled')}&schema=faults")
-    return "filled"
-
-
 @pytest.fixture
-def memory(request: pytest.FixtureRequest) -> Iterator[InFile | InSchema]:
+def memory(request: pytest.FixtureRequest) -> InFile | InSchema:
     if request.param == "InFile":
-        yield InFile(request.getfixturevalue("path"))
-        return
-    template = request.getfixturevalue("filled_database")
-    with psycopg.connect(shared_cluster().url(), autocommit=True) as connection:
-        connection.execute(f"create database faults template {template} strategy file_copy".encode())
-        yield InSchema(f"{shared_cluster().url('faults')}&schema=faults")
-        connection.execute("drop database faults with (force)")
+        return InFile(request.getfixturevalue("path"))
+    address = f"{shared_cluster().url()}&schema=test_{uuid4().hex}"
+    store_all(address)
+    return InSchema(address)
 
 
 @pytest.mark.parametrize(("memory", "name", "fault"), TABLE, indirect=["memory"])

@@ -121,7 +121,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "restore": {"restore ~/backups/monday.db --overwrite": "keeps the previous memory next to it"},
     "fetch-model": {"fetch-model": "once, before working without a network"},
     "completion": {'eval "$(vector-memory completion bash)"': "in this shell"},
-    "hook": {"hook gemini prompt 1796000000000000000 < event.json": "as the hook does if no server runs"},
+    "hook": {"hook gemini prompt 1796000000000000000": "as the hook does if no server runs"},
 }
 
 OVERHANG = 44

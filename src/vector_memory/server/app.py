@@ -219,9 +219,9 @@ def add_listed(server: FastMCP, offer: ServerOptions) -> None:
 async def listen_for_hooks(memory: Path | None, parts: Parts) -> None:
     """Take what hooks of commands report for the file of a memory, if there is one."""
     if memory is not None:
-        from vector_memory.server.hooks.listening import Reports, listen_at_socket
+        from vector_memory.server.hooks.listening import handler, listen_at_socket
 
-        await listen_at_socket(memory, Reports(memory, parts).handle)
+        await listen_at_socket(memory, handler(memory, parts))
 
 
 async def work_in_background(opened: Callable[[], Sequence[Part]], is_busy: Callable[[], bool] = bool) -> None:

@@ -4,24 +4,16 @@ Of the servers of a memory, the first one listens; when it ends, another one doe
 """
 
 import asyncio
-import json
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing
-from dataclasses import replace
-from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from vector_memory.clients import hook
-from vector_memory.clients.registry import CLIENTS
-from vector_memory.domain import Project
-from vector_memory.errors import VectorMemoryError
-from vector_memory.server.conversation import Conversation
-from vector_memory.server.current_store import store_of_caller
-from vector_memory.server.hooks import HEARD_AT, capture
-from vector_memory.settings import project_of
+from vector_memory.errors import where
 from vector_memory.settings.locations import real_path
 from vector_memory.storage.disk.filesystem import lock_file, lock_if_free
 
@@ -86,7 +78,7 @@ async def _listen_at(path: Path, handle: Handle) -> None:
         try:
             await _answer(reader, writer, handle)
         except Exception as error:
-            capture.log_failure("A hook was not answered", error)
+            logger.warning("A hook was not answered: %s", where(error))
 
     def is_ours() -> bool:
         try:
@@ -94,9 +86,8 @@ async def _listen_at(path: Path, handle: Handle) -> None:
         except FileNotFoundError:
             return False
 
-    with closing(
-        await asyncio.start_unix_server(answer, path, backlog=MOST_AT_ONCE)
-    ):  # which does not wait for those who say nothing
+    listening = await asyncio.start_unix_server(answer, path, backlog=MOST_AT_ONCE)
+    with closing(listening):  # which does not wait for those who say nothing
         path.chmod(0o600)
         ours = path.stat().st_ino
         try:
@@ -137,46 +128,17 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ha
         writer.close()
 
 
-class Reports:
-    """What hooks report to this server. Each project that shares its memory has a conversation of its own."""
+def handler(memory: Path, parts: Mapping[str, Any]) -> Handle:
+    """Return what handles messages for a memory. `parts`: what the server works with, opened at the first message."""
 
-    def __init__(self, memory: Path, parts: Mapping[str, Any]) -> None:
-        self._memory, self._parts = real_path(memory), parts
-        self._conversations: dict[str, Conversation] = {}
+    @cache
+    def reports() -> Any:
+        from vector_memory.server.hooks.reports import Reports  # noqa: PLC0415 - the first calls must not wait for it
 
-    async def handle(self, message: bytes, taken: Callable[[], None]) -> Answer | None:
-        """Store a text, and return what the client reads."""
-        try:
-            *head, data = message.split(b"\0", 6)
-            client, name, nanoseconds, memory, named, folder = map(os.fsdecode, head)
-            hooks, reported = CLIENTS[client].command_hooks, json.loads(data)
-            project = await asyncio.to_thread(self._project, memory, folder, is_named=bool(named))
-            if hooks is None or name not in hooks.events or project is None or not isinstance(reported, dict):
-                return None
-            conversation = self._conversations.setdefault(
-                project.folder, Conversation(project, may_store=True, is_over_http=False)
-            )
-            store = await asyncio.to_thread(store_of_caller, self._parts)
-            given = await asyncio.to_thread(hooks.given, reported)
-        except (ValueError, KeyError, RecursionError, VectorMemoryError) as error:
-            capture.log_failure("A hook's report was not taken", error)
-            return None
-        given[HEARD_AT] = datetime.fromtimestamp(int(nanoseconds) / 1e9, UTC).isoformat()
-        event = replace(capture.event_in(store, conversation, hooks.agent, given), taken=taken)
-        known = conversation.heard.get(event.session_id)
-        before = (known.has_prompt, set(known.told)) if known else (False, set[int]())
-        told = await getattr(capture, f"hook_{name}")(event)
+        return Reports(memory, parts)
 
-        def untold() -> None:
-            if event.session_id in conversation.heard:
-                conversation.heard[event.session_id].has_prompt, conversation.heard[event.session_id].told = before
+    async def handle(message: bytes, taken: Callable[[], None]) -> Answer | None:
+        answer: Answer | None = await (await asyncio.to_thread(reports)).handle(message, taken)
+        return answer
 
-        return Answer(hooks.answer(hooks.events[name], told).encode() if told and hooks.answer else b"", untold)
-
-    def _project(self, memory: str, folder: str, *, is_named: bool) -> Project | None:
-        """Return the project that a hook reports on; None if its memory is another one."""
-        project = project_of(Path(folder))
-        mine = real_path(Path(memory)) == self._memory and (
-            is_named or real_path(project / hook.MEMORY) == self._memory
-        )
-        return Project.at(project, self._memory) if mine else None
+    return handle
