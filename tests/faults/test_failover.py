@@ -68,6 +68,7 @@ def test_after_a_failover_that_loses_stores_no_id_is_given_again_no_answer_is_wr
             skipped = sorted(kept.keys() - set(agents.seen))
     print(f"{len(given)} acknowledged, {len(lost)} lost, {len(wrong)} wrong answers, {len(missed)} texts not found,")
     print(f"{len(given) - len(set(given))} ids given again, {len(skipped)} changes skipped")
+    print(b"".join(line for server in agents.servers for line in server.log if b" ERROR " in line).decode())
     assert len(lost) >= MORE
     assert (wrong, missed, skipped, agents.unexpected) == ([], [], [], [])
     assert len(set(given)) == len(given)

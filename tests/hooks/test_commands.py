@@ -23,10 +23,14 @@ from hook_texts import ANSWER as LONG
 from hook_texts import PROMPT
 from servers import Server
 from vector_memory.clients import hook
+from vector_memory.clients.keeping import keep_in_outbox
 from vector_memory.clients.registry import CLIENTS
+from vector_memory.server.current_store import MEMORY
 from vector_memory.server.hooks import listening
-from vector_memory.settings import DatabaseLocation
+from vector_memory.settings import DatabaseLocation, Settings
 from vector_memory.settings.locations import real_path
+from vector_memory.store import SessionMemoryStore
+from vector_memory.writing.outbox import outbox_of_memory
 from waiting import eventually, until
 
 pytestmark = pytest.mark.sqlite("hooks find the server by the memory's file")
@@ -467,3 +471,47 @@ def test_what_each_client_reports_is_understood(name: str) -> None:
     hooks = CLIENTS[name].command_hooks
     assert hooks
     assert [hooks.given(reported) for reported, _ in HEARD[name]] == [expected for _, expected in HEARD[name]]
+
+
+def message(client: str, event: str, memory: Path, folder: Path, data: bytes) -> bytes:
+    head = [client, event, str(time.time_ns()), str(memory), "named", str(folder), ""]
+    return os.fsencode("\0".join(head)) + data
+
+
+@pytest.mark.anyio
+async def test_a_server_takes_what_is_of_its_memory_and_can_be_read(
+    store: SessionMemoryStore, path: Path, tmp_path: Path
+) -> None:
+    handle, taken = listening.handler(path, {MEMORY: store}), list[bool]()
+
+    async def told(session_id: str, prompt: str) -> str:
+        body = json.dumps({"session_id": session_id, "prompt": prompt}).encode()
+        answer = await handle(message("qwen", "prompt", path, tmp_path, body), lambda: taken.append(True))
+        assert answer
+        return answer.text.decode()
+
+    assert not await told("one", PROMPT)
+    assert taken
+    assert PROMPT in await told("two", "And what is left?")
+    prompt = json.dumps({"session_id": "s", "prompt": PROMPT}).encode()
+    for other in (
+        message("qwen", "prompt", tmp_path / "other.db", tmp_path, prompt),
+        message("nobody", "prompt", path, tmp_path, prompt),
+        message("qwen", "start", path, tmp_path, prompt),
+        message("qwen", "prompt", path, tmp_path, b"{"),
+        b"garbage",
+    ):
+        assert await handle(other, lambda: taken.append(True)) is None
+
+
+@pytest.mark.parametrize(
+    ("event", "kept"), [("prompt", [PROMPT]), ("answer", [ANSWER]), ("subagent", []), ("start", [])]
+)
+def test_what_waits_for_a_server_is_what_one_would_store(event: str, kept: list[str], path: Path) -> None:
+    data = json.dumps({"session_id": "s", "prompt": PROMPT, "last_assistant_message": ANSWER}).encode()
+    keep_in_outbox("qwen", event, time.time_ns(), data, path, Settings())
+    outbox = outbox_of_memory(path)
+    assert outbox
+    assert [waiting.body["content"] for waiting in outbox.waiting()] == kept
+    keep_in_outbox("qwen", event, time.time_ns(), data, path, Settings(capture=False))
+    assert len(outbox.paths()) == len(kept)

@@ -94,8 +94,9 @@ class Host:
     def ask(self) -> None:
         """Begin to query it, unless the last query is unanswered."""
         if not self.asking.is_alive():
-            self.asking = threading.Thread(target=self._ask, daemon=True)
-            self.asking.start()
+            asking = threading.Thread(target=self._ask, daemon=True)
+            asking.start()
+            self.asking = asking  # others join it at once
 
     def _ask(self) -> None:
         began = time.monotonic()
