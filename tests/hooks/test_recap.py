@@ -1,5 +1,6 @@
 """What the first prompt of a session is told, and which memories of other sessions are told with a prompt."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -60,6 +61,37 @@ async def test_a_command_before_the_first_prompt_leaves_it_the_recap(talk: Any) 
     await work(talk, "one")
     assert await talk.prompt("two", "/model") is None
     assert await talk.prompt("two", NEXT)
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["it lasts too long", "the client gives up"])
+async def test_a_recap_that_came_too_late_is_told_with_the_next_prompt(
+    talk: Any, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await work(talk, "one")
+    begun, go_on, recap_of = threading.Event(), threading.Event(), type(talk.store.past).recap
+
+    def held(*arguments: Any) -> Any:
+        begun.set()
+        assert go_on.wait(60)
+        return recap_of(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(talk.store.past), "recap", held)
+        patch.setattr(capture, "READING_SECONDS", 0.01 if waits else 60.0)
+        asked = asyncio.create_task(talk.prompt("two", PROMPT))
+        assert await asyncio.to_thread(begun.wait, 60)
+        if waits:
+            assert await asked is None
+        else:
+            asked.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asked
+        go_on.set()
+    async with asyncio.timeout(60):
+        while not (told := await talk.prompt("two", NEXT)):
+            await asyncio.sleep(0.01)
+    assert told.startswith("Recap of this project's last session, one, ")
+    assert await talk.prompt("two", NEXT) is None
 
 
 async def test_a_session_that_is_resumed_with_another_server_is_not_told_of_one_before_it(

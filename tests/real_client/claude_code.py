@@ -141,6 +141,12 @@ class Session:
         ended = [happened for happened in list(self.events) if happened.get("subtype") == "hook_response"]
         return [hook for hook in ended if hook["hook_event"].startswith(event)]
 
+    def told(self) -> str:
+        """Return what the hooks have added to prompts. The client ends a hook that takes too long, and goes on."""
+        answered = [hook for hook in self.hooks("UserPromptSubmit") if hook["outcome"] == "success"]
+        outputs = [json.loads(hook["output"] or "{}") for hook in answered]
+        return "\n".join(output.get("hookSpecificOutput", {}).get("additionalContext", "") for output in outputs)
+
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:

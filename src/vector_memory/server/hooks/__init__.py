@@ -4,6 +4,7 @@ They are not listed, so a model never sees them. They always answer with success
 of hooks.
 """
 
+import asyncio
 import json
 
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
@@ -32,10 +33,14 @@ class HookTools(Middleware):
             return await call_next(context)
         from vector_memory.server.hooks import capture  # noqa: PLC0415 - needs the store, and a list of tools does not
 
-        added, failed = None, None
+        added, failed, event = None, None, None
         try:
             if event := capture.event_of(context.fastmcp_context, arguments):
                 added = await getattr(capture, name)(event)
+        except asyncio.CancelledError:
+            if event:
+                event.untell()
+            raise
         except Exception as error:
             capture.log_failure(f"{name} failed", error)
             failed = {FAILED: getattr(error, "code", VectorMemoryError.code)}

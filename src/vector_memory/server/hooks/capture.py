@@ -62,7 +62,8 @@ READING_SECONDS = 2.0
 class Event:
     """What a hook reports. `time`: when. `client`: the client's name. `given`: the fields that the client filled in.
 
-    `taken` is called once the text is on the disk.
+    `told_before`: whether the session had a prompt before, and the memories that its agent had been shown. `taken` is
+    called once the text is on the disk.
     """
 
     store: SessionMemoryStore
@@ -71,6 +72,7 @@ class Event:
     time: str
     client: str
     given: Mapping[str, str]
+    told_before: tuple[bool, frozenset[int]]
     taken: Callable[[], None] = lambda: None
 
     def text(self, name: str) -> str:
@@ -94,6 +96,11 @@ class Event:
                 log_failure("A session was not looked up", error)
         return known.get(self.session_id)
 
+    def untell(self) -> None:
+        """Let the session's next prompt bring what the answer says, which the client did not wait for."""
+        if known := self.conversation.heard.get(self.session_id):
+            known.has_prompt, known.told = self.told_before[0], set(self.told_before[1])
+
 
 def event_of(context: Context | None, arguments: Mapping[str, Any]) -> Event | None:
     """Return the event that a call reports; None on a server without session tools, and for a sub-agent's task."""
@@ -113,7 +120,10 @@ def event_in(store: SessionMemoryStore, conversation: Conversation, client: str,
     """Return an event of a conversation, whose session is the one that the client names."""
     if session_id := given.get("session_id", "").strip():
         conversation.session_id = storable_in(store, session_id)
-    return Event(store, conversation, conversation.session(), time_in(given), client, given)
+    session_id = conversation.session()
+    known = conversation.heard.get(session_id, KnownSession(None))
+    told_before = known.has_prompt, frozenset(known.told)
+    return Event(store, conversation, session_id, time_in(given), client, given, told_before)
 
 
 def time_in(given: Mapping[str, str]) -> str:
@@ -261,29 +271,31 @@ async def hook_start(event: Event) -> str | None:
 
 
 async def context_for(event: Event, heard: KnownSession, prompt: str) -> str | None:
-    """Return the context for a prompt; nothing if the memory cannot be read."""
+    """Return the context for a prompt; nothing if the memory cannot be read. Each memory is shown once per session."""
+    is_first, heard.has_prompt = not heard.has_prompt, True
     try:
         with fail_after(READING_SECONDS):
             async with taken(SEARCH):
-                return await run_sync(recalled, event, heard, prompt, abandon_on_cancel=True)
+                found = await run_sync(
+                    partial(_recalled, event, heard, prompt, is_first=is_first), abandon_on_cancel=True
+                )
     except Exception as error:
         log_failure("Nothing was recalled", error)
+        event.untell()
         return None
-
-
-def recalled(event: Event, heard: KnownSession, prompt: str) -> str | None:
-    """Return the context for a prompt. Each memory is shown once per session."""
-    recall, past, known = event.store.settings.recall, event.store.past, heard.told
-    is_first, heard.has_prompt = not heard.has_prompt, True
-    found: Mention | None = None
-    if recall is not Recall.OFF and is_first and heard.latest is None:
-        found = past.recap(event.conversation.project, event.session_id)
-    elif recall is Recall.ALL and len(prompt) >= LEAST_PROMPT:
-        found = past.near(prompt, event.session_id, known, is_shared=not event.conversation.project.owns_memory)
     if found is None:
         return None
-    known |= found.ids
+    heard.told |= found.ids
     return found.text
+
+
+def _recalled(event: Event, heard: KnownSession, prompt: str, *, is_first: bool) -> Mention | None:
+    recall, past = event.store.settings.recall, event.store.past
+    if recall is not Recall.OFF and is_first and heard.latest is None:
+        return past.recap(event.conversation.project, event.session_id)
+    if recall is Recall.ALL and len(prompt) >= LEAST_PROMPT:
+        return past.near(prompt, event.session_id, heard.told, is_shared=not event.conversation.project.owns_memory)
+    return None
 
 
 async def hook_subagent(event: Event) -> None:

@@ -47,15 +47,8 @@ class Reports:
             return None
         given[HEARD_AT] = datetime.fromtimestamp(int(nanoseconds) / 1e9, UTC).isoformat()
         event = replace(capture.event_in(store, conversation, hooks.agent, given), taken=taken)
-        known = conversation.heard.get(event.session_id)
-        before = (known.has_prompt, set(known.told)) if known else (False, set[int]())
         told = await getattr(capture, f"hook_{name}")(event)
-
-        def untold() -> None:
-            if event.session_id in conversation.heard:
-                conversation.heard[event.session_id].has_prompt, conversation.heard[event.session_id].told = before
-
-        return Answer(hooks.answer(hooks.events[name], told).encode() if told and hooks.answer else b"", untold)
+        return Answer(hooks.answer(hooks.events[name], told).encode() if told and hooks.answer else b"", event.untell)
 
     def _project(self, memory: str, folder: str, *, is_named: bool) -> Project | None:
         """Return the project that a hook reports on; None if its memory is another one."""
