@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from vector_memory.errors import DatabaseError
-from vector_memory.writing.outbox import Outbox
+from vector_memory.writing.outbox import Body, Delivery, DeliveryOutcome, Outbox, Verdict
 
 
 @pytest.fixture
@@ -128,10 +128,43 @@ def test_a_full_outbox_says_so_and_keeps_what_it_has(
     assert texts(outbox) == ["a", "b"]
 
 
-def test_a_folder_that_cannot_be_written_is_an_error_with_the_reason(tmp_path: Path) -> None:
+@pytest.mark.parametrize("spare", [None, 0o755], ids=["no other folder", "one that others can read"])
+def test_a_folder_that_cannot_be_written_is_an_error_with_the_reason(tmp_path: Path, spare: int | None) -> None:
+    (tmp_path / "spare").mkdir(spare or 0o700)
     (tmp_path / "outbox").write_text("A file, where the folder should be.")
+    outbox = Outbox(tmp_path / "outbox", spare_places=[str(tmp_path / "spare")] if spare else [])
     with pytest.raises(DatabaseError, match=r"could not keep the text \((File exists|Not a directory)\)"):
-        added(Outbox(tmp_path / "outbox"), "a")
+        added(outbox, "a")
+    assert not list((tmp_path / "spare").iterdir())
+
+
+def test_what_the_disk_does_not_take_waits_in_another_folder_and_keeps_its_place(tmp_path: Path) -> None:
+    folder = tmp_path / "outbox"
+    outbox = Outbox(folder, spare_places=[str(tmp_path / "spare")])
+    folder.write_text("A file, where the folder should be.")
+    added(outbox, *"ab")
+    folder.unlink()
+    added(outbox, "c")
+    assert (texts(outbox), outbox.contents().waiting) == (["a", "b", "c"], 3)
+    assert stat.S_IMODE((tmp_path / "spare").stat().st_mode) == 0o700
+    first, second, third = outbox.paths()
+    outbox.forget(first)
+    outbox.set_aside(second, "Of no use.")
+    assert [path.name for path, _ in outbox.refused()] == [second.name]
+    assert outbox.paths() == [third]
+
+
+def test_a_text_in_the_other_folder_is_stored_though_its_own_was_never_made(tmp_path: Path) -> None:
+    folder = tmp_path / "outbox"
+    outbox = Outbox(folder, spare_places=[str(tmp_path / "spare")])
+    folder.write_text("A file, where the folder should be.")
+    added(outbox, "a")
+    folder.unlink()
+    delivered: list[Body] = []
+    delivery = Delivery(outbox, lambda body: delivered.append(body) or DeliveryOutcome(Verdict.STORED))
+    delivery.deliver_waiting()
+    assert [body["content"] for body in delivered] == ["a"]
+    assert delivery.is_clear
 
 
 def test_its_contents_name_where_the_texts_belong_since_when_they_wait_and_why(outbox: Outbox) -> None:

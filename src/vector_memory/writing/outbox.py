@@ -6,10 +6,11 @@ import logging
 import os
 import re
 import secrets
+import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,7 +22,14 @@ from vector_memory import errors
 from vector_memory.domain.user_files import read_file
 from vector_memory.settings import MemoryAddress, state_folder
 from vector_memory.storage.disk.drafts import Rules, Target, draft_at
-from vector_memory.storage.disk.filesystem import flush_to_disk, lock_file, lock_if_free, make_private_folders, size_of
+from vector_memory.storage.disk.filesystem import (
+    flush_to_disk,
+    is_private,
+    lock_file,
+    lock_if_free,
+    make_private_folders,
+    size_of,
+)
 from vector_memory.storage.disk.ignoring import make_own_folder
 
 logger = logging.getLogger(__name__)
@@ -38,6 +46,7 @@ REASON = ".reason"
 DELIVERING = "delivering"
 """File to lock: one process at a time delivers. It names the process, and when it began."""
 
+DIGITS = 16
 NUMBER_DIGITS = 20
 NUMBERED = re.compile(rf"[0-9]{{{NUMBER_DIGITS}}}(-[0-9a-f]+)?\.json")
 
@@ -83,11 +92,17 @@ class Contents(NamedTuple):
 
 
 class Outbox:
-    """A folder of texts that wait. `target`: where they belong, for people."""
+    """A folder of texts that wait. `target`: where they belong, for people.
 
-    def __init__(self, folder: Path, target: str = "") -> None:
+    While the disk of the folder takes nothing, texts wait in one of the spare places, private folders of this user,
+    until the machine restarts at the latest.
+    """
+
+    def __init__(self, folder: Path, target: str = "", spare_places: Sequence[str] = ()) -> None:
         self.folder = folder
         self._target = target
+        name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:DIGITS]
+        self._spares = [Path(place, name) for place in spare_places]
         self._stuck: set[Path] = set()
 
     @property
@@ -96,15 +111,24 @@ class Outbox:
         return self._target or _text_of_file(self.folder / TARGET)
 
     def add(self, body: Body) -> Path:
-        """Keep a text, behind those that wait. When this returns, it survives a power failure.
+        """Keep a text, behind those that wait. When this returns, it survives a power failure if the disk took it.
 
-        Raises DatabaseError if there is no room, or the folder cannot be written.
+        Raises DatabaseError if there is no room, or no folder can be written.
         """
         data = json.dumps(body).encode()
         try:
             self._create()
-            return self._written(self._next_number(len(data)), data)
+            return self._kept(self.folder, data)
         except OSError as error:
+            for spare in self._spares:
+                with suppress(OSError):
+                    make_private_folders(spare.parent)
+                    if not is_private(spare.parent):
+                        continue
+                    spare.mkdir(mode=0o700, exist_ok=True)
+                    path = self._kept(spare, data)
+                    logger.warning("A text waits in %s until the disk takes it (%s).", spare.parent, error.strerror)
+                    return path
             raise errors.DatabaseError(
                 f"This machine could not keep the text ({error.strerror}): try again later."
             ) from error
@@ -115,7 +139,9 @@ class Outbox:
 
     def paths(self) -> list[Path]:
         """Return the files of waiting texts, oldest first."""
-        return [path for path in _numbered(self.folder) if path not in self._stuck]
+        spares = [path for spare in self._spares if is_private(spare.parent) for path in _numbered(spare)]
+        waiting = sorted([*_numbered(self.folder), *spares], key=lambda path: path.name)
+        return [path for path in waiting if path not in self._stuck]
 
     def waiting(self) -> Iterator[Waiting]:
         """Yield the waiting texts, oldest first. An unreadable file is set aside."""
@@ -138,6 +164,8 @@ class Outbox:
         """Remove a text that is stored. If that fails, it is stored again later, which changes nothing."""
         try:
             path.unlink(missing_ok=True)
+            if path.parent != self.folder and not _numbered(path.parent):
+                path.parent.rmdir()
         except OSError as error:
             logger.warning("A text that is stored could not be removed: %s", error.strerror)
 
@@ -146,7 +174,7 @@ class Outbox:
         aside = self.folder / REFUSED
         try:
             make_private_folders(aside)
-            path.rename(aside / path.name)
+            shutil.move(path, aside / path.name)
         except OSError as error:
             logger.warning("A text that waits could not be set aside: %s", error.strerror)
             self._stuck.add(path)
@@ -186,6 +214,7 @@ class Outbox:
     @contextmanager
     def claimed(self) -> Iterator[bool]:
         """Yield whether this process may deliver: no other does so during the block. Raises OSError."""
+        self._create()
         with lock_file(self.folder / DELIVERING) as delivering:
             is_ours = lock_if_free(delivering)
             if is_ours:
@@ -220,17 +249,17 @@ class Outbox:
         # By the time, so that it is used only once, but after those that wait: clocks are also set back.
         return max(time.time_ns(), int(paths[-1].name[:NUMBER_DIGITS]) + 1 if paths else 0)
 
-    def _written(self, number: int, data: bytes) -> Path:
-        """Write a text under a number. Its name is unique, whatever other processes write at the same time."""
-        path = self.folder / f"{number:0{NUMBER_DIGITS}}-{secrets.token_hex(8)}.json"
-        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+    def _kept(self, folder: Path, data: bytes) -> Path:
+        """Write a text to a folder. Its name is unique, whatever other processes write at the same time."""
+        path = folder / f"{self._next_number(len(data)):0{NUMBER_DIGITS}}-{secrets.token_hex(8)}.json"
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            with draft_at(Target(folder, path.name, path, path.name), Rules()) as draft:
+            with draft_at(Target(descriptor, path.name, path, path.name), Rules()) as draft:
                 with draft.open() as file:
                     file.write(data)
                 draft.publish()
         finally:
-            os.close(folder)
+            os.close(descriptor)
         return path
 
 
@@ -271,21 +300,23 @@ def _sync(folder: Path) -> None:
 ENDING = ".outbox"
 """Ends the name of the folder beside the file of a memory."""
 
-DIGITS = 16
+
+SPARE_PLACES = [f"{place}/vector-memory-{os.getuid()}" for place in ("/dev/shm", "/tmp")] if os.name == "posix" else []  # noqa: S108 - they are private
+"""For what hooks report while the disk is full or read-only: they cannot show an error."""
 
 
 def outbox_of_memory(address: MemoryAddress) -> Outbox | None:
     """Return the outbox of a memory: beside its file, or in this user's folder; None if that does not exist."""
     if isinstance(address, Path):
         file = Path(os.path.realpath(address))
-        return Outbox(file.with_name(file.name + ENDING), str(file))
+        return Outbox(file.with_name(file.name + ENDING), str(file), SPARE_PLACES)
     own = user_folder()
-    return None if own is None else outbox_for(str(address), str(address), own)
+    return None if own is None else outbox_for(str(address), str(address), own, SPARE_PLACES)
 
 
-def outbox_for(key: str, target: str, folder: Path) -> Outbox:
+def outbox_for(key: str, target: str, folder: Path, spare_places: Sequence[str] = ()) -> Outbox:
     """Return the outbox for a key in a folder of outboxes."""
-    return Outbox(folder / hashlib.sha256(key.encode()).hexdigest()[:DIGITS], target)
+    return Outbox(folder / hashlib.sha256(key.encode()).hexdigest()[:DIGITS], target, spare_places)
 
 
 def user_folder() -> Path | None:
