@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from vector_memory.answers import models
 from vector_memory.answers.budget import cut
-from vector_memory.domain import AsOf, MemoryKind, Scope
+from vector_memory.domain import AsOf, MemoryKind, Scope, Way
 from vector_memory.storage.base import Reader
 from vector_memory.storage.connection import Steps, read
 from vector_memory.storage.records import Memory, Origin
@@ -63,7 +63,10 @@ def found_memory(memory: Memory, **ranked: Any) -> models.FoundMemory:
 def shown(memory: Memory) -> dict[str, Any]:
     """Return the fields of a memory that results contain."""
     derived = {"content_hash": memory.content_hash[:HASH_SHOWN], "content_length": len(memory.content)}
-    return dict(zip(SHOWN, SHOWN_OF(memory), strict=True)) | derived | {"pinned": memory.pinned or None}
+    plain = {"by": Way.TOOL, "client": memory.agent_id}
+    came_from = {name: value for name, value in memory.came_from.items() if plain.get(name) != value}
+    set_ones = {"pinned": memory.pinned or None, "came_from": came_from or None}
+    return dict(zip(SHOWN, SHOWN_OF(memory), strict=True)) | derived | set_ones
 
 
 def beginnings_note(entries: Sequence[models.StoredText]) -> str:

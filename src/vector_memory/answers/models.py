@@ -183,6 +183,7 @@ class StoredText(Provenance):
     content_end: int | None = unless_empty(description="Set if content is cut: offset to read on from")
     expires_at: Time | None = unless_empty()
     pinned: bool | None = unless_empty()
+    came_from: dict[str, Any] | None = unless_empty(description="How it came, unless an agent just stored it")
 
     @property
     def memory_id(self) -> int:

@@ -35,4 +35,4 @@ def keep_in_outbox(
     project = Project.at(project_folder(), real_path(address) if isinstance(address, Path) else None)
     day = heard_at.astimezone().date().isoformat()
     session_id = clean(given.get("session_id", "").strip() or project.session_on(day))
-    outbox.add({KIND: said.kind, CONTENT: content, **stored_fields(said, session_id, project.folder, clean)})
+    outbox.add({KIND: said.kind, CONTENT: content, **stored_fields(said, session_id, project.folder, client, clean)})

@@ -18,6 +18,7 @@ from vector_memory.domain.fields import AsOf as AsOf
 from vector_memory.domain.fields import Everything as Everything
 from vector_memory.domain.fields import MemoryKind as MemoryKind
 from vector_memory.domain.fields import State as State
+from vector_memory.domain.fields import Way as Way
 from vector_memory.domain.text import Chunk as Chunk
 from vector_memory.domain.text import Fingerprint as Fingerprint
 from vector_memory.domain.text import Span as Span
@@ -93,6 +94,18 @@ PARSED = {"session_iter", "tags"}
 """Columns whose values callers may send in other types."""
 
 
+class CameFrom(TypedDict, total=False):
+    """How a memory came, through which client and token, and what it was derived from.
+
+    `sources`: URLs, paths, and memories such as "memory:12".
+    """
+
+    by: str
+    client: str
+    token: str
+    sources: list[str]
+
+
 class MemoryFields(TypedDict, total=False):
     """The optional fields of a new memory. `NewMemory.of` checks which kinds need which."""
 
@@ -111,6 +124,8 @@ class MemoryFields(TypedDict, total=False):
     supersedes: Sequence[str | int] | None
     ttl_days: float | None
     expires_at: str | None
+    sources: Sequence[str] | None
+    came_from: CameFrom
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +151,7 @@ class NewMemory:
     supersedes: tuple[int, ...] = ()
     expires_at: str | None = None
     ttl_days: float | None = None
+    came_from: CameFrom = field(default_factory=CameFrom)
 
     @classmethod
     def of(cls, kind: MemoryKind | str, content: str, **fields: Unpack[MemoryFields]) -> "NewMemory":
@@ -161,6 +177,9 @@ class NewMemory:
             if (value := fields.get(name)) is not None:
                 sent[name] = check(value) if name in PARSED else value
         created_at, ttl_days = fields.get("created_at"), fields.get("ttl_days")
+        came_from = fields.get("came_from") or CameFrom()
+        if sources := validation.check_sources(fields.get("sources")):
+            came_from = {**came_from, "sources": sources}
         return cls(
             kind=kind,
             content=content,
@@ -170,6 +189,7 @@ class NewMemory:
             supersedes=validation.parse_ids("supersedes", fields.get("supersedes")),
             expires_at=check_lifetime(ttl_days, fields.get("expires_at")),
             ttl_days=ttl_days,
+            came_from=came_from,
             **sent,
         )
 

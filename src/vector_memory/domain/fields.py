@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from vector_memory.domain import validation
 from vector_memory.domain.times import beginning_of, end_of
 
-REVISION = 0
+REVISION = 1
 """Part of the version of each engine's tables: raise it with every change of a column here."""
 
 
@@ -28,6 +28,19 @@ class MemoryKind(StrEnum):
     WORKING_MEMORY = "working_memory"
     KNOWLEDGE_BASE = "knowledge_base"
     TAGGED = "tagged_memory"
+
+
+class Way(StrEnum):
+    """How a memory came; without one, a program stored it with the library."""
+
+    TOOL = "tool"
+    HOOK = "hook"
+    IMPORT = "import"
+    INGEST = "ingest"
+    FILE = "file"
+    COMMAND = "command"
+    PAGE = "page"
+    TAGGED = "tagged"
 
 
 class State(StrEnum):
@@ -114,6 +127,7 @@ MEMORY_COLUMNS = (
     F("tags", T.LABELS, validation.check_tags, required=True, default="[]", stored=f"Up to {validation.MAX_TAGS}",
       unchecked=(), flag=("tags", "Only memories with any of these tags; repeatable.")),
     F("metadata", T.OBJECT, required=True, default="{}", stored="Any object"),
+    F("came_from", T.OBJECT, required=True, default="{}"),
     F("content_hash", required=True),
     F("created_at", T.TIME, required=True),
     F("updated_at", T.TIME, required=True),
@@ -129,7 +143,7 @@ NAMED = ("session_id", "agent_id", "task_code")
 """Columns of names: a secret in one is refused, because a redacted name would be useless."""
 
 TEXTS = [one.name for one in MEMORY_COLUMNS if one.stored and one.values in (T.TEXT, T.LABELS, T.OBJECT)]
-WRITTEN = {"content", *TEXTS}.difference(NAMED)
+WRITTEN = {"content", "came_from", *TEXTS}.difference(NAMED)
 """Columns from which secrets are removed."""
 
 ONLY_FILTERS = (

@@ -131,6 +131,18 @@ def check_tags(value: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(check_label("each tag", tag, MAX_TAG) for tag in value))
 
 
+MAX_SOURCES, MAX_SOURCE = 20, 500
+
+
+def check_sources(value: Sequence[str] | None) -> list[str]:
+    """Return what a memory was derived from, without duplicates, in order. Raises ValidationError."""
+    if not isinstance(value or [], list | tuple):
+        raise ValidationError('sources must be a list of strings, for example ["https://example.org/", "memory:12"].')
+    if len(value or ()) > MAX_SOURCES:
+        raise ValidationError(f"sources has {len(value or ()):,} entries: send at most {MAX_SOURCES}.")
+    return list(dict.fromkeys(check_label("each source", one, MAX_SOURCE) for one in value or ()))
+
+
 NOT_JSON = (
     "metadata must contain only JSON values: strings, numbers, true, false, null, lists, and objects with strings as "
     "keys."

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
-from vector_memory.domain import Chunk, Fingerprint, Scope
+from vector_memory.domain import CameFrom, Chunk, Fingerprint, Scope
 from vector_memory.domain.validation import parse_id
 from vector_memory.errors import ValidationError
 
@@ -54,6 +54,7 @@ class Memory(Origin):
     description: str | None
     tags: list[str]
     metadata: dict[str, Any]
+    came_from: CameFrom
     content_hash: str
     updated_at: str
     accessed_at: str

@@ -13,7 +13,18 @@ from vector_memory.answers import tagged as answers
 from vector_memory.answers.budget import ResponseBudget
 from vector_memory.answers.documents import DeleteResult
 from vector_memory.answers.models import FoundMemory, MemoryEntry
-from vector_memory.domain import SHARED_AGENT, MemoryKind, NewMemory, Page, Scope, Window, utc_now, validation
+from vector_memory.domain import (
+    SHARED_AGENT,
+    CameFrom,
+    MemoryKind,
+    NewMemory,
+    Page,
+    Scope,
+    Way,
+    Window,
+    utc_now,
+    validation,
+)
 from vector_memory.domain.text import counted
 from vector_memory.domain.times import check_lifetime
 from vector_memory.reading.documents import Documents
@@ -90,6 +101,7 @@ class TaggedMemories:
             agent_id=SHARED_AGENT,
             content=content,
             metadata={"category": filed or rules.OTHER},
+            came_from=CameFrom(by=Way.TAGGED),
             supersedes=validation.parse_ids("supersedes", supersedes),
             ttl_days=ttl_days,
             expires_at=check_lifetime(ttl_days, expires_at),

@@ -16,7 +16,16 @@ import pydantic
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from vector_memory.domain import SENT, SHARED_AGENT, TRAITS, Chunk, Fingerprint, MemoryKind, NewMemory, validation
+from vector_memory.domain import (
+    SENT,
+    SHARED_AGENT,
+    TRAITS,
+    Chunk,
+    Fingerprint,
+    MemoryKind,
+    NewMemory,
+    validation,
+)
 from vector_memory.domain.text import without_nul
 from vector_memory.domain.times import utc
 from vector_memory.embedding.token_states import bytes_per_state
@@ -46,6 +55,12 @@ Count = Annotated[int, Field(ge=0, le=1 << 53)]
 Name = Annotated[str, Field(max_length=validation.MAX_IDENTIFIER)]
 HeadingText = Annotated[str, Field(max_length=validation.MAX_TITLE)]
 
+
+Sources = Annotated[
+    list[Annotated[str, Field(max_length=validation.MAX_SOURCE)]], Field(max_length=validation.MAX_SOURCES)
+]
+MAX_FACTS = 8
+"""Maximum number of facts about how a memory came."""
 
 Time = Annotated[str, AfterValidator(utc)]
 
@@ -173,6 +188,9 @@ class MemoryLine(Line):
     description: str | None = None
     tags: list[str] = []
     metadata: dict[str, Any] = {}
+    came_from: Annotated[dict[Name, Name | Sources], Field(max_length=MAX_FACTS)] = Field(
+        default={}, exclude_if=lambda came_from: not came_from
+    )
     content_hash: str | None = None
     created_at: Time | None = None
     updated_at: Time | None = None
@@ -207,7 +225,7 @@ class MemoryLine(Line):
         ]
 
 
-UNCHANGED = SENT.keys() - {"tags"} | {"content", "expires_at"}
+UNCHANGED = SENT.keys() - {"tags"} | {"content", "came_from", "expires_at"}
 """Fields of a line that a new memory has as they are."""
 
 L = TypeVar("L", bound=Line)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vector_memory.cli.terminal import progress
-from vector_memory.domain import MemoryFields, MemoryKind, NewMemory, Scope
+from vector_memory.domain import CameFrom, MemoryFields, MemoryKind, NewMemory, Scope, Way
 from vector_memory.domain.text import text_in, without_halves
 from vector_memory.domain.user_files import read_file, read_up_to
 from vector_memory.domain.validation import MAX_CONTENT, MAX_CONTENT_BYTES, MAX_TAG, MAX_TAGS, as_title
@@ -242,6 +242,7 @@ class Ingestion:
         fields = self._fields | facts_in(file, text)
         fields["tags"] = [*(self._fields.get("tags") or ()), *(fields.get("tags") or ())][:MAX_TAGS]
         fields["metadata"] = None if origin == NOWHERE else origin._asdict()
+        fields["came_from"] = CameFrom(by=Way.INGEST)
         return fields
 
 

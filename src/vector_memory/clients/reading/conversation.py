@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vector_memory.clients.reading.lines import FormatError
-from vector_memory.domain import MAIN_AGENT, MemoryFields, MemoryKind
+from vector_memory.domain import MAIN_AGENT, CameFrom, MemoryFields, MemoryKind, Way
 from vector_memory.domain.text import without_halves, without_nul
 from vector_memory.domain.validation import MAX_CONTENT, MAX_IDENTIFIER, MAX_TITLE, as_title
 from vector_memory.texts.redaction import Redacted, redact
@@ -188,7 +188,9 @@ def message_of(event: str, given: Mapping[str, str], agent: str, time: str) -> M
     return Message(kind, agent_id, content, time) if agent_id and content else None
 
 
-def stored_fields(said: Message, session_id: str, project: str, clean: Callable[[str], str]) -> MemoryFields:
+def stored_fields(
+    said: Message, session_id: str, project: str, client: str, clean: Callable[[str], str]
+) -> MemoryFields:
     """Return the fields with which a message is stored. `clean` returns a text or a name without secrets."""
     return MemoryFields(
         agent_id=clean(said.agent_id)[:MAX_IDENTIFIER],
@@ -196,6 +198,7 @@ def stored_fields(said: Message, session_id: str, project: str, clean: Callable[
         title=as_title(clean(said.title or "")),
         metadata={"project": clean(project)},
         created_at=said.time,
+        came_from=CameFrom(by=Way.HOOK, client=client),
     )
 
 

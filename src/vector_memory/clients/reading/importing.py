@@ -10,7 +10,7 @@ from vector_memory.clients.client import Sessions
 from vector_memory.clients.reading.conversation import Message, Transcript, hashes_as_stored, storable
 from vector_memory.clients.reading.lines import COMPRESSED, FormatError
 from vector_memory.clients.registry import WITH_SESSIONS
-from vector_memory.domain import MemoryKind, NewMemory
+from vector_memory.domain import CameFrom, MemoryKind, NewMemory, Way
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_IDENTIFIER, as_title
 from vector_memory.errors import ConfigurationError, DatabaseError, ValidationError
@@ -147,6 +147,7 @@ class Importer:
             title=as_title(title.text),
             metadata={PROJECT: self._storable(project)},
             created_at=said.time,
+            came_from=CameFrom(by=Way.IMPORT),
         )
 
     def _storable(self, text: str) -> str:

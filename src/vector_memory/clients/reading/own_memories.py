@@ -15,7 +15,7 @@ from vector_memory.clients.client import Client, OwnMemory
 from vector_memory.clients.editing.json_file import content_of
 from vector_memory.clients.reading.conversation import storable
 from vector_memory.clients.registry import CLIENTS
-from vector_memory.domain import OWN_MEMORIES, MemoryKind, NewMemory, Scope
+from vector_memory.domain import OWN_MEMORIES, CameFrom, MemoryKind, NewMemory, Scope, Way
 from vector_memory.domain.text import counted, text_in
 from vector_memory.domain.user_files import read_file
 from vector_memory.domain.validation import as_title
@@ -106,6 +106,7 @@ class OwnMemories:
             tags=("own-memory",),
             metadata=origin._asdict() | about,
             created_at=status.changed_at,
+            came_from=CameFrom(by=Way.FILE, client=name),
         )
 
     def _clean(self, text: str) -> str:

@@ -150,7 +150,7 @@ def take(event: Event, message: Message) -> Kept:
     if message.kind is MemoryKind.INPUT_PROMPT:
         event.conversation.prompts.setdefault(event.session_id, []).append((hash_of(content), message.time))
     message = replace(message, agent_id=current_caller().agent_id or message.agent_id)
-    fields = stored_fields(message, event.session_id, event.conversation.project.folder, clean)
+    fields = stored_fields(message, event.session_id, event.conversation.project.folder, event.client, clean)
     return event.store.intake.take(message.kind, content, **fields)
 
 

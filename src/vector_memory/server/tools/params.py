@@ -18,10 +18,11 @@ from fastmcp.tools import tool
 from mcp_types import ToolAnnotations
 from pydantic import BeforeValidator, Field, StrictBool, StrictFloat, StrictInt, WithJsonSchema
 
-from vector_memory.domain import LATEST, LINES, SearchMode, SearchOrder
+from vector_memory.domain import LATEST, LINES, CameFrom, SearchMode, SearchOrder, Way
 from vector_memory.domain.fields import FILTERS, MEMORY_COLUMNS, FieldType
 from vector_memory.domain.validation import MAX_CONTENT, MAX_LIMIT
-from vector_memory.server.current_store import SessionMemoryStore, store_of_caller
+from vector_memory.server.conversation import client_of
+from vector_memory.server.current_store import SessionMemoryStore, current_caller, store_of_caller
 
 READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 """A tool that counts accesses still only reads: stored memories do not change."""
@@ -99,7 +100,16 @@ def _year_as_text(value: object) -> object:
 FIRST_YEAR = 1970
 """Smaller numbers are not years."""
 
+
+def current_way() -> CameFrom:
+    """Return how a memory of the current call comes, for its record."""
+    context = get_context()
+    token = current_caller().name
+    return CameFrom(by=Way.TOOL, client=client_of(context), **({"token": token} if token else {}))
+
+
 Store = Annotated[SessionMemoryStore, Depends(current_store)]
+CurrentWay = Annotated[CameFrom, Depends(current_way)]
 OnProgress = Annotated[Callable[[int, int], None], Depends(current_progress)]
 
 Parameters = Mapping[str, tuple[Any, ...]]
@@ -151,6 +161,9 @@ LatestIteration = Annotated[Id | None, Field(description="Iteration; default: th
 Content = Annotated[str, Field(description=f"Text, up to {MAX_CONTENT} characters")]
 Document = Annotated[str, Field(description=f"Markdown with headings, up to {MAX_CONTENT} characters")]
 TtlDays = Annotated[StrictFloat | None, Field(description="Days to keep"), FromJson]
+Sources = Annotated[
+    list[str] | None, Field(description="URLs, files, memory:ID it comes from", fail_fast=True), FromJson
+]
 Supersedes = Annotated[list[WholeNumber] | None, Field(description="Ids it replaces", fail_fast=True), FromJson]
 
 # Queries and limits.

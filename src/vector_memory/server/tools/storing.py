@@ -19,13 +19,18 @@ BY_AGENT: params.Parameters = {
     **params.STORED,
     "ttl_days": (params.TtlDays, None),
     "supersedes": (params.Supersedes, None),
+    "sources": (params.Sources, None),
 }
 """The fields of any agent's memory in a session."""
 
 PLACE: params.Parameters = {name: params.STORED[name] for name in ("session_id", "session_iter")}
 BY_MAIN_AGENT: params.Parameters = {**PLACE, **BY_AGENT, "agent_id": (params.STORED["agent_id"][0], MAIN_AGENT)}
 
-COMMON: params.Parameters = {"store": (params.Store,), "on_progress": (params.OnProgress,)}
+COMMON: params.Parameters = {
+    "store": (params.Store,),
+    "on_progress": (params.OnProgress,),
+    "came_from": (params.CurrentWay,),
+}
 TEXT: params.Parameters = {**COMMON, "content": (params.Content,), **BY_AGENT}
 DOCUMENT: params.Parameters = {**COMMON, "content": (params.Document,), **BY_AGENT}
 OF_MAIN_AGENT: params.Parameters = {**COMMON, "content": (params.Content,), **BY_MAIN_AGENT}

@@ -259,7 +259,8 @@ class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterCha
         """Insert the row of a memory. `is_dated`: with the turn of the latest one written before it."""
         values = {field.name: getattr(memory, field.name) for field in fields(memory)}
         sizes = {"content_length": len(memory.content), "content_bytes": len(memory.content.encode())}
-        stored = {"metadata": as_json(memory.metadata), "model_id": model_id, "is_dated": is_dated}
+        stored: dict[str, Any] = {name: as_json(values[name]) for name in ("metadata", "came_from")}
+        stored |= {"model_id": model_id, "is_dated": is_dated}
         self.connection.later(INSERT_ROW, values | copied_from(memory.metadata) | sizes | stored)
 
     def _insert_chunks(self, memory: Memory, derived: Derived) -> list[int]:
@@ -328,6 +329,7 @@ def as_stored(memory_id: int, new: NewMemory, content_hash: str, history: Histor
         memory_type=str(new.kind),
         content=new.content,
         metadata=new.metadata,
+        came_from=new.came_from,
         content_hash=content_hash,
         chunked=TRAITS[new.kind].chunked,
         chunk_count=chunk_count,

@@ -66,9 +66,11 @@ COUNTED = {
 }
 
 
-def memory_from_row(*, tags: str, metadata: str, auto_chunk: int, pinned: int, **columns: Any) -> Memory:
+def memory_from_row(
+    *, tags: str, metadata: str, came_from: str, auto_chunk: int, pinned: int, **columns: Any
+) -> Memory:
     """Return a Memory for a row of COLUMNS."""
-    read = {"chunked": bool(auto_chunk), "pinned": bool(pinned), **columns}
+    read = {"chunked": bool(auto_chunk), "pinned": bool(pinned), "came_from": object_in(came_from), **columns}
     return Memory(tags=texts_in(tags), metadata=object_in(metadata), **read)
 
 

@@ -129,6 +129,7 @@ def moved_memory(row: dict[str, Any]) -> dict[str, Any]:
         "description": row.get("description"),
         "tags": normal_tags(row.get("tags")),
         "metadata": normal_json(row.get("metadata"), {}),
+        "came_from": "{}",
         "content_hash": hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest(),
         "created_at": created,
         "updated_at": normal_time(row.get("updated_at") or created),

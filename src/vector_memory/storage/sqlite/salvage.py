@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -100,7 +101,8 @@ def readable_memory(connection: apsw.Connection, memory_id: int) -> Memory | Non
         if column.name not in ("content", "auto_chunk", "chunk_count")
     }
     found["tags"] = attempt(lambda: texts_in(found["tags"])) or []
-    found["metadata"] = attempt(lambda: object_in(found["metadata"])) or {}
+    for name in ("metadata", "came_from"):
+        found[name] = attempt(partial(object_in, found[name])) or {}
     chunked = found["memory_type"] in CHUNKED
     return Memory(id=memory_id, content=content, chunked=chunked, chunk_count=0, **found)
 
