@@ -163,7 +163,9 @@ def where(error: BaseException) -> str:
 
 
 def expired_memory(memory_id: int, at: str) -> NotFoundError:
-    """Return the error for the id of a memory that has expired at a time in UTC, ISO 8601."""
+    """Return the error for the id of a memory that expired at a time in UTC, ISO 8601; empty: it is held back."""
+    if not at:
+        return NotFoundError(f"Memory {memory_id} is held back: a person can release it with `vector-memory review`.")
     return NotFoundError(f"Memory {memory_id} expired on {at[:16]}Z and is being erased.")
 
 

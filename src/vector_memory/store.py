@@ -116,7 +116,7 @@ class SessionMemoryStore:
         self._storage, settings, indexer = storage, self.settings, self._indexer
         budget = ResponseBudget(settings.max_response_tokens)
         retriever = Retriever(storage, self._model, self._background, settings)
-        self._writer = MemoryWriter(storage, indexer, self._background, settings.redact, self._room)
+        self._writer = MemoryWriter(storage, indexer, self._background, settings, self._room)
         self._scope, self._probes = self._writer.scope, Probes(budget, self._access.record)
         self._search = Search(storage, retriever, self._timer, budget, self._access.record)
         self.across = Across(storage, self._search, self._scope)
@@ -133,7 +133,7 @@ class SessionMemoryStore:
         self.tagged = TaggedMemories(
             storage, vocabulary, self._writer, notes, self._documents, self._deletion, settings.memory_limit
         )
-        self.tags, self.batches = TagListing(storage, budget), Batches(storage, indexer)
+        self.tags, self.batches = TagListing(storage, budget), Batches(storage, indexer, settings)
         self.past, self.explaining = Past(storage, retriever), Explaining(storage, retriever)
 
     def __enter__(self) -> Self:

@@ -22,7 +22,7 @@ async def test_a_memory_says_which_client_stored_it_and_what_it_was_derived_from
 ) -> None:
     await call("store_report", content="# Token\n\nIt is checked.", session_id="s", agent_id="scout", sources=SOURCES)
     found = (await call("get_memory_by_id", memory_id=1)).structured_content["memory"]
-    assert found["came_from"] == {"client": "fastmcp", "sources": SOURCES}, "that a tool stored it goes without saying"
+    assert found["came_from"] == {"sources": SOURCES}, "that a tool stored it goes without saying"
     with storage_of(store).read() as reader:
         assert reader.memories.get(1).came_from == {"by": "tool", "client": "fastmcp", "sources": SOURCES}
 

@@ -73,7 +73,7 @@ def added_parameters(tool: str) -> set[str]:
     if tool == "list_sessions":
         return time
     if tool.startswith("store_"):
-        return {"supersedes", "ttl_days", *ADDED_PARAMETERS.get(tool, ())}
+        return {"supersedes", "ttl_days", "sources", *ADDED_PARAMETERS.get(tool, ())}
     if not tool.startswith("search_"):
         return ADDED_PARAMETERS.get(tool, set())
     added = {"offset", "max_tokens", *time}
@@ -103,7 +103,7 @@ OBSERVATIONS = {"observations"}
 SUCCESSION = {"superseded_by", "supersedes"}
 """What replaced a memory, and what it replaced."""
 
-SEARCHED = {"omitted", "next_offset", "confidence", "weak", "superseded", "elsewhere", "trace"}
+SEARCHED = {"omitted", "next_offset", "confidence", "weak", "superseded", "pending", "elsewhere", "trace"}
 
 PROVENANCE = {"memory_type", "agent_id", "session_id", "session_iter", "task_code", "title", "created_at"}
 """Where a piece of text comes from (requirement S7)."""
@@ -341,7 +341,7 @@ async def test_an_export_replaces_a_file_only_on_request(call: Call) -> None:
 
 SNAPSHOTS = Path(__file__).parent.parent / "contract" / "tools"
 
-MAX_TOKENS = {Toolset.SESSION: 4_500, Toolset.TAGGED: 1_500}
+MAX_TOKENS = {Toolset.SESSION: 4_700, Toolset.TAGGED: 1_500}
 CHARACTERS_PER_TOKEN = {Toolset.SESSION: 4.72, Toolset.TAGGED: 4.66}
 """Measured with cl100k_base on these schemas."""
 
@@ -427,7 +427,7 @@ def test_the_list_is_short_and_holds_nothing_that_an_agent_pays_for_and_learns_n
 
 @pytest.mark.skipif(not has_cl100k(), reason="cl100k_base is not on disk")
 def test_list_is_short_in_tokens() -> None:
-    """The list of the contract's tools costs an agent less than 4,500 tokens, and each of ours less than 400."""
+    """The list of the contract's tools costs an agent less than 4,700 tokens, and each of ours less than 400."""
     count = find_token_counter(None)
     assert count(wire_list()) < MAX_TOKENS[Toolset.SESSION]
     for tool in SESSION_TOOLS:

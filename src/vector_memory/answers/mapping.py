@@ -12,6 +12,7 @@ from vector_memory.answers.budget import cut
 from vector_memory.domain import AsOf, MemoryKind, Scope, Way
 from vector_memory.storage.base import Reader
 from vector_memory.storage.connection import Steps, read
+from vector_memory.storage.queries.memories import Hidden
 from vector_memory.storage.records import Memory, Origin
 
 R = TypeVar("R", models.FoundChunk, models.FoundSection, models.FoundMemory, models.FoundBeginning)
@@ -38,9 +39,9 @@ LINKED = 100
 
 
 class Superseded(NamedTuple):
-    """The number of superseded memories that an answer leaves out, and for those it contains, what replaced them."""
+    """How many memories an answer leaves out, and for the superseded ones it contains, what replaced them."""
 
-    number: int = 0
+    hidden: Hidden = Hidden()
     by: Mapping[int, list[int]] = MappingProxyType({})
 
 
@@ -63,8 +64,8 @@ def found_memory(memory: Memory, **ranked: Any) -> models.FoundMemory:
 def shown(memory: Memory) -> dict[str, Any]:
     """Return the fields of a memory that results contain."""
     derived = {"content_hash": memory.content_hash[:HASH_SHOWN], "content_length": len(memory.content)}
-    plain = {"by": Way.TOOL, "client": memory.agent_id}
-    came_from = {name: value for name, value in memory.came_from.items() if plain.get(name) != value}
+    plain = {"by", "client"} if memory.came_from.get("by") == Way.TOOL else ()
+    came_from = {name: value for name, value in memory.came_from.items() if name not in plain}
     set_ones = {"pinned": memory.pinned or None, "came_from": came_from or None}
     return dict(zip(SHOWN, SHOWN_OF(memory), strict=True)) | derived | set_ones
 
@@ -115,7 +116,7 @@ def with_notes(results: Sequence[R], notes: Sequence[models.ObservationNote]) ->
 def superseded_in(reader: Reader, scope: Scope, memory_ids: Collection[int]) -> Steps[Superseded]:
     """Count the superseded memories that a scope of current memories leaves out, or find those among memories."""
     if scope.as_of is None:
-        return Superseded((yield from reader.memories.count_superseded.steps(scope)))
+        return Superseded((yield from reader.memories.count_hidden.steps(scope)))
     by = by_first((yield from reader.lifecycle.superseding.steps(memory_ids))) if memory_ids else {}
     return Superseded(by={older: newer[:LINKED] for older, newer in by.items()})
 

@@ -86,6 +86,7 @@ OBSERVATIONS = "Corrections of the report, and additions"
 COPIES = "Older memories that say the same"
 NEXT_CURSOR = "Set if a list goes on: send it as cursor, and nothing doubles while others store"
 REDACTED = "Private parts and secrets removed"
+PENDING = "Memories in the scope that a person has yet to accept"
 SUPERSEDED = 'Superseded memories in the scope that were left out; as_of="any" finds them'
 
 
@@ -311,6 +312,7 @@ class RankedResult(Result):
     confidence: MatchLevel | None = unless_empty(description="The best match")
     weak: int = unless_zero("Weak matches left out; next_offset leads to them")
     superseded: int = unless_zero(SUPERSEDED)
+    pending: int = unless_zero(PENDING)
     trace: dict[str, Any] | None = unless_empty(description="If explain was sent: how candidates were measured")
 
 
@@ -453,3 +455,4 @@ class ChangesResult(Result):
     confidence: MatchLevel | None = unless_empty(description="The best match")
     weak: int = unless_zero("Weak matches left out")
     superseded: int = unless_zero(SUPERSEDED)
+    pending: int = unless_zero(PENDING)

@@ -67,11 +67,26 @@ class ReviewLine(ReviewedMemory):
     )
 
 
+class HeldLine(ReviewedMemory):
+    """A memory that is held back, for people only: how (`held`), since when, and the rule or the reason."""
+
+    held: str
+    held_at: models.Time
+    held_for: str
+
+
 class ReviewResult(models.Result):
     """What to check in a memory, likely contradictions first. `total` also counts lines that are not shown."""
 
     lines: list[ReviewLine] = Field(default=[])
     total: int = 0
+    pending: int = models.unless_zero(models.PENDING)
+
+
+class PeoplesReview(ReviewResult):
+    """A review with the memories that are held back."""
+
+    held: list[HeldLine] = models.unless_empty([])
 
 
 class ActiveHour(models.Value):

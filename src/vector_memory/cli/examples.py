@@ -68,6 +68,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "review": {
         "review --session sprint-12": "a session's findings that later ones may replace",
         "review --dismiss 7": "nothing stored after 7 corrects it",
+        "review --accept 9 --reject 8": "9 may be found from now on, 8 is deleted",
     },
     "report": {
         "report monday --open": "write monday.html and open it",
@@ -90,6 +91,10 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "import-sessions --dry-run": "show what would be stored for this project",
         "import-sessions --all --client codex": "all sessions of Codex",
         "import-sessions --again": "also texts that were deleted since",
+    },
+    "quarantine": {
+        "quarantine --source https://example.org/page --dry-run": "what came from a page, and what was derived from it",
+        "quarantine --session night-run": "take a session out of use",
     },
     "supersede": {
         "supersede 9 4 7": "9 replaces 4 and 7",

@@ -97,13 +97,14 @@ PARSED = {"session_iter", "tags"}
 class CameFrom(TypedDict, total=False):
     """How a memory came, through which client and token, and what it was derived from.
 
-    `sources`: URLs, paths, and memories such as "memory:12".
+    `sources`: URLs, paths, and memories such as "memory:12". `marked`: the text looks like instructions to a model.
     """
 
     by: str
     client: str
     token: str
     sources: list[str]
+    marked: str
 
 
 class MemoryFields(TypedDict, total=False):
@@ -133,7 +134,7 @@ class NewMemory:
     """A memory to be stored; `of` creates one from a caller's values. `created_at`: None for now.
 
     `supersedes`: the ids of memories it replaces. `expires_at`: None for never. `ttl_days`: instead, the number of days
-    from storing it, by the clock of the database.
+    from storing it, by the clock of the database. `awaits`: the rule that holds it back until a person accepts it.
     """
 
     kind: MemoryKind
@@ -152,6 +153,7 @@ class NewMemory:
     expires_at: str | None = None
     ttl_days: float | None = None
     came_from: CameFrom = field(default_factory=CameFrom)
+    awaits: str | None = None
 
     @classmethod
     def of(cls, kind: MemoryKind | str, content: str, **fields: Unpack[MemoryFields]) -> "NewMemory":

@@ -83,6 +83,7 @@ class FileIndex:
                 "default_chunk_size": CHUNK_TOKENS,
                 "default_chunk_overlap": OVERLAP_TOKENS,
                 "enable_enrichment": False,
+                "pending": "",
                 "late_interaction": False,
                 "use_threshold_filtering": False,
             }
@@ -90,7 +91,7 @@ class FileIndex:
         self._indexer = PatientIndexer(model, settings, by_headings=False)
         self._background = BackgroundVectors(storage, self._indexer)
         self.retriever = Retriever(storage, model, self._background, settings)
-        self.writer = MemoryWriter(storage, self._indexer, self._background, settings.redact, MemoryLimit())
+        self.writer = MemoryWriter(storage, self._indexer, self._background, settings, MemoryLimit())
         self.deletion = Deletion(storage)
         if vectors:
             self._background.start(defers=True)

@@ -157,7 +157,7 @@ class Changes:
             )
             for memory in memories
         ]
-        return mapping.with_notes(found, observations), superseded.number
+        return mapping.with_notes(found, observations), superseded.hidden.superseded
 
 
 def position(since: str | int | None, end: Cursor) -> tuple[Cursor, str | None]:

@@ -93,7 +93,7 @@ class Gathered:
             *map(whole, prompts[PROMPTS_FIRST:]),
         ]
         entries = [*{entry.id: entry for entry in reversed(found)}.values()][::-1]
-        self._superseded, by = mapping.superseded_in(reader, session, [entry.id for entry in entries])
+        self._hidden, by = mapping.superseded_in(reader, session, [entry.id for entry in entries])
         self.in_order: list[StoredText] = [
             entry.model_copy(update={"superseded_by": by.get(entry.id, [])}) for entry in entries
         ]
@@ -114,7 +114,7 @@ class Gathered:
             recent_working_memory=by_kind[MemoryKind.WORKING_MEMORY],
             recent_observations=by_kind[MemoryKind.REPORT_OBSERVATION],
             observations=self._observations,
-            superseded=self._superseded,
+            superseded=self._hidden.superseded,
             omitted=omitted,
             message=self._said(entries, omitted),
         )

@@ -105,12 +105,12 @@ class Overview:
         check_range("offset", offset, 0, LARGEST)
         with self._storage.read() as reader:
             moments, total = moments_of(reader, scope, limit, offset)
-            superseded, by = superseded_in(reader, scope, [each.memory_id for each in moments])
+            hidden, by = superseded_in(reader, scope, [each.memory_id for each in moments])
         entries = [overview.TimelineEntry.model_validate(each, from_attributes=True) for each in moments]
         return overview.TimelineResult(
             entries=[each.model_copy(update={"superseded_by": by.get(each.memory_id, [])}) for each in entries],
             total_memories=total,
-            superseded=superseded,
+            superseded=hidden.superseded,
             message=f"{len(moments):,} of {counted(total, 'memory', 'memories')}.",
         )
 

@@ -46,6 +46,7 @@ class Review:
             memories = reader.memories.get_all(sorted({*compared, *(latest[older] for older in compared)}))
             unread = reader.links.unread(scope, before)
             old = reader.memories.get_all(unread[:limit])
+            pending = reader.memories.count_hidden(scope).pending
         older = [line_for(memories[one], memories[latest[one]]) for one in compared if one in memories]
         older.sort(key=lambda line: not line.differences)
         lines = [*older, *map(line_for, old.values())]
@@ -53,7 +54,7 @@ class Review:
         def build(budget: ResponseBudget) -> ReviewResult:
             shown = budget.fitting(lines[:limit])
             total, message = len(latest) + len(unread), review_message(shown, len(latest))
-            return ReviewResult(lines=shown, total=total, message=message)
+            return ReviewResult(lines=shown, total=total, pending=pending, message=message)
 
         return self._budget.fit(build)
 
@@ -82,14 +83,14 @@ def latest_of_each(links: Iterable[Link]) -> dict[int, int]:
 def line_for(memory: Memory, later: Memory | None = None) -> ReviewLine:
     """Return the line for a memory, with the last one on its subject, if any."""
     return ReviewLine(
-        **reviewed(memory),
-        later=None if later is None else ReviewedMemory(**reviewed(later)),
+        **reviewed_fields(memory),
+        later=None if later is None else ReviewedMemory(**reviewed_fields(later)),
         differences=[] if later is None else differing(memory.content, later.content),
         is_repeated=later is not None and repeats(later, memory),
     )
 
 
-def reviewed(memory: Memory) -> dict[str, Any]:
+def reviewed_fields(memory: Memory) -> dict[str, Any]:
     """Return the fields of a memory that a review shows."""
     fields = beginning(memory, LENGTH)
     return {name: fields[name] for name in ReviewedMemory.model_fields}

@@ -72,7 +72,8 @@ class RankedPage(NamedTuple):
             "total_results": mapping.counted_with_copies(answer.results),
             "confidence": self.judgement.confidence,
             "weak": self.left_out,
-            "superseded": self.superseded.number,
+            "superseded": self.superseded.hidden.superseded,
+            "pending": self.superseded.hidden.pending,
             "elsewhere": self.judgement.elsewhere,
             "message": message,
         }
@@ -80,7 +81,7 @@ class RankedPage(NamedTuple):
     @property
     def notes(self) -> list[str]:
         """The sentences of the message, with the counts of what was left out."""
-        return with_counts(self.judgement.notes, self.left_out, self.superseded.number)
+        return with_counts(self.judgement.notes, self.left_out, self.superseded.hidden)
 
 
 @dataclass(frozen=True)

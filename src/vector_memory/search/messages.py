@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from vector_memory.answers.forms import FORM
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.text import counted
+from vector_memory.storage.queries.memories import Hidden
 from vector_memory.storage.spelling import Spelling
 
 NOUNS = {
@@ -109,11 +110,15 @@ def somewhere_else(counts: Mapping[str, int], *, advise: bool = False) -> str:
     return f"There are closer matches elsewhere: {', '.join(places)}."
 
 
-def with_counts(notes: Sequence[str | None], left_out: int, superseded: int = 0) -> list[str]:
-    """Add notes on weak results and superseded memories that were left out; a lean answer has their counts instead."""
+NONE_HIDDEN = Hidden()
+
+
+def with_counts(notes: Sequence[str | None], left_out: int, hidden: Hidden = NONE_HIDDEN) -> list[str]:
+    """Add notes on weak results and memories that were left out; a lean answer has their counts instead."""
     counts = (
         (left_out, counted(left_out, "weak match", "weak matches")),
-        (superseded, counted(superseded, "superseded memory", "superseded memories")),
+        (hidden.superseded, counted(hidden.superseded, "superseded memory", "superseded memories")),
+        (hidden.pending, f"{counted(hidden.pending, 'memory', 'memories')} that a person has yet to accept"),
     )
     said = [f"{what} left out." for number, what in counts if number and FORM.get().tells_counts]
     return list(filter(None, [*notes, *said]))

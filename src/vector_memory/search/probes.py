@@ -15,6 +15,7 @@ from vector_memory.search.copies import copies_in, folded, needed_for, whole_run
 from vector_memory.search.judge import latest_first, on_page
 from vector_memory.search.later import without_repeated
 from vector_memory.search.messages import somewhere_else, with_counts
+from vector_memory.storage.queries.memories import Hidden
 
 A = TypeVar("A", models.FineSearchResult, models.MediumSearchResult, models.CoarseSearchResult)
 H = TypeVar("H", bound=models.FoundChunk | models.FoundSection | models.FoundMemory)
@@ -94,7 +95,7 @@ def joined(answers: Sequence[A], found: Sequence[Hit], page: Page, budget: Respo
         lines, packed = [], budget.packed(wanted, shown, page, more=more)
     levels = [answer.confidence for answer in answers if answer.confidence is not None]
     best = min(levels, key=LEVELS.index, default=None)
-    notes = with_counts(list(dict.fromkeys(notes_of(answers, best))), left_out, first.superseded)
+    notes = with_counts(list(dict.fromkeys(notes_of(answers, best))), left_out, Hidden(first.superseded, first.pending))
     noun, read_with = NAMED[type(first)]
     update: dict[str, Any] = {
         "total_results": counted_with_copies(packed.results),

@@ -38,6 +38,27 @@ RULE = re.compile(r"(?P<of>[^=]+)=\s*(?P<days>\d{1,5})\s*d")
 EXAMPLE = "working_memory=30d; agent:scout=7d; session:tmp-*=2d"
 
 
+HELD_BY = ("all", "by", "client", "token", "agent", "kind", "source", "instructions")
+"""What a rule for pending memories can name."""
+
+HELD_EXAMPLE = "by:hook; agent:scout-*; source:https://*; instructions"
+
+
+def pending_rules(text: str) -> list[tuple[str, str]]:
+    """Return the rules of the setting `pending`: what each names, and the pattern for it. Raises ValueError."""
+    rules = [(name.strip(), value.strip()) for name, _, value in (one.partition(":") for one in text.split(";"))]
+    for name, value in (rules := [one for one in rules if any(one)]):
+        if name not in HELD_BY or bool(value) is (name in ("all", "instructions")):
+            raise ValueError(f"a rule names all, instructions, or one of {', '.join(HELD_BY[1:-1])}: {HELD_EXAMPLE}")
+    return rules
+
+
+def valid_pending(text: str) -> str:
+    """Return a setting whose rules are valid. Raises ValueError."""
+    pending_rules(text)
+    return text
+
+
 class Rule(NamedTuple):
     """Memories of a kind, of an agent or of sessions (a pattern with * and ?) are kept for this many days."""
 
@@ -217,6 +238,11 @@ class Settings(BaseModel):
         default="",
         description="Days to keep memories, by kind, agent and session, such as "
         f"`{EXAMPLE}`. Only `vector-memory cleanup --policy` deletes older ones.",
+    )
+    pending: Annotated[str, AfterValidator(valid_pending)] = Field(
+        default="",
+        description="Hold these memories back until a person accepts them with `vector-memory review`: by how they "
+        f"came, client, token, agent, kind, source or likely instructions, such as `{HELD_EXAMPLE}`, or `all`.",
     )
     auto_backfill_threshold: int = Field(
         default=1000,

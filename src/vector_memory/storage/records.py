@@ -77,6 +77,15 @@ class Observation:
     beginning: str
 
 
+class Held(NamedTuple):
+    """A memory that is held back: how, since when, and the rule or the reason."""
+
+    memory_id: int
+    held: str
+    held_at: str
+    held_for: str
+
+
 class Neighbour(NamedTuple):
     """A memory beside another one, with the beginning of its text."""
 

@@ -9,11 +9,13 @@ from typing import Any, NamedTuple, Self, Unpack
 from vector_memory import errors
 from vector_memory.domain import MemoryFields, MemoryKind, NewMemory, utc_now
 from vector_memory.domain.times import AT_ONCE_SECONDS, microseconds
+from vector_memory.settings import Settings, pending_rules
 from vector_memory.storage.base import Storage
 from vector_memory.storage.queries.deletions import covers
 from vector_memory.storage.records import History
 from vector_memory.writing.indexer import Indexer
 from vector_memory.writing.outbox import Body, Delivery, DeliveryOutcome, Outbox, Verdict, failure
+from vector_memory.writing.pending import gated
 from vector_memory.writing.writer import MemoryWriter, hash_of, is_deleted, with_title
 
 logger = logging.getLogger(__name__)
@@ -34,8 +36,8 @@ class Sifted(NamedTuple):
 class Batches:
     """Stores memories without their vectors, which the backfill computes."""
 
-    def __init__(self, storage: Storage, indexer: Indexer) -> None:
-        self._storage = storage
+    def __init__(self, storage: Storage, indexer: Indexer, settings: Settings) -> None:
+        self._storage, self._rules = storage, pending_rules(settings.pending)
         self._indexer = indexer
 
     def new_among(
@@ -92,7 +94,7 @@ class Batches:
         Each is found by its words at once. Raises ChunkingError, DatabaseError; then nothing is stored.
         """
         self._storage.require_time_to_write()
-        titled = map(with_title, memories)
+        titled = [gated(with_title(memory), self._rules) for memory in memories]
         prepared = [(each, self._indexer.derived(each.kind, each.title, each.content)) for each in titled]
         stored, now = [], utc_now()
         with self._storage.write() as writer:

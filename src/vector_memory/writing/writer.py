@@ -14,7 +14,7 @@ from vector_memory.domain.fields import NAMED, WRITTEN
 from vector_memory.domain.text import counted
 from vector_memory.domain.times import AT_ONCE_SECONDS, after_days
 from vector_memory.domain.validation import as_title
-from vector_memory.settings import Redact
+from vector_memory.settings import Redact, Settings, pending_rules
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.queries.deletions import covers
 from vector_memory.storage.records import Embedded, History, Links
@@ -22,6 +22,7 @@ from vector_memory.texts.redaction import redact, redact_within, require_no_secr
 from vector_memory.texts.structure import title_of
 from vector_memory.writing.background import BackgroundVectors
 from vector_memory.writing.indexer import EmbeddingProgress, Indexer, is_chunked
+from vector_memory.writing.pending import gated
 
 JsonValue = TypeVar("JsonValue")
 
@@ -68,13 +69,13 @@ class MemoryWriter:
     """Stores memories."""
 
     def __init__(
-        self, storage: Storage, indexer: Indexer, background: BackgroundVectors, redacted: Redact, room: MemoryLimit
+        self, storage: Storage, indexer: Indexer, background: BackgroundVectors, settings: Settings, room: MemoryLimit
     ) -> None:
-        self.room = room
+        self.room, self._rules = room, pending_rules(settings.pending)
         self._storage = storage
         self._indexer = indexer
         self._background = background
-        self._redacted = redacted
+        self._redacted = settings.redact
 
     def store(
         self, memory: NewMemory, on_progress: EmbeddingProgress | None = None, *, captured: bool = False
@@ -134,6 +135,7 @@ class MemoryWriter:
         self._storage.require_time_to_write()
         forms = forms_of(memory.content) if captured or from_source else ()
         memory, redacted = self._without_secrets(memory, captured=captured)
+        memory = gated(memory, self._rules)
         content_hash, at = hash_of(memory.content), memory.created_at if captured else None
         is_pending = self._background.defers
         with self._sure_of_duplicates(), self._storage.read() as reader:
@@ -328,8 +330,10 @@ def receipt(stored: StoredMemory) -> StoreMemoryResult:
     """Describe what was stored, and how it can be found."""
     memory, (vectors, how) = stored.memory, index_state(stored)
     said = f"Stored {memory.kind} {stored.id}: {length_message(stored)}{how}"
+    notes = [supersedes_message(memory)] if memory.supersedes else []
+    notes += ["It is held back until a person has accepted it."] if memory.awaits else []
     return StoreMemoryResult(
-        message=f"{said} {supersedes_message(memory)}" if memory.supersedes else said,
+        message=" ".join([said, *notes]),
         memory_id=stored.id,
         memory_type=memory.kind,
         agent_id=memory.agent_id,

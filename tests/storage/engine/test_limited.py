@@ -38,7 +38,7 @@ REFUSED = """
     vectors.next_leased vectors.next_without_vectors vectors.passages vectors.passages_of
 
     add_chunks add_links add_model add_passages add_deletions add_vectors count_tag defer_missing_vectors
-    discard_vectors end_leases expire insert_row keep note_deletion link next_ids note_progress raise_last_ids
+    discard_vectors end_leases expire hold insert_row keep note_deletion link next_ids note_progress raise_last_ids
     refresh release_leases remove_links renew_leases replace_vectors set_tag_vectors set_tags set_deletions settle
     take_over unlink
 
@@ -122,7 +122,8 @@ def arguments(reader: Reader, limited: Reader, ids: dict[str, list[int]]) -> dic
         "model": reader.vectors.models()[0],
         "expires_at": "2030", "at": "2030", "last_ids": LastIds(1, 1), "last": LastIds(1, 1), "of": "memory",
         "key": {"content_hash": "x", "agent_id": "a", "session_id": "s", "session_iter": 1, "task_code": ""},
-        "is_last": True, "pinned": True, "passages": [Passage(None, 0, 1)], "after": (0, 0), "links": [Link(1, 2, 1.0)],
+        "hold": "pending", "why": "x", "is_last": True, "pinned": True,
+        "passages": [Passage(None, 0, 1)], "after": (0, 0), "links": [Link(1, 2, 1.0)],
     }  # fmt: skip
 
 

@@ -241,17 +241,17 @@ def test_only_superseded_memories_of_a_scope_are_counted(storage: Storage) -> No
     with storage.write() as writer:
         writer.expire(second, utc_now(1))
         assert (
-            writer.memories.count_superseded(Scope())
-            == writer.memories.count_superseded(Scope("report", session_id="s"))
+            writer.memories.count_hidden(Scope()).superseded
+            == writer.memories.count_hidden(Scope("report", session_id="s")).superseded
             == 1
         )
         assert (
-            writer.memories.count_superseded(Scope(session_id="other"))
-            == writer.memories.count_superseded(Scope(as_of=ANY))
+            writer.memories.count_hidden(Scope(session_id="other")).superseded
+            == writer.memories.count_hidden(Scope(as_of=ANY)).superseded
             == 0
         )
         writer.supersede(other, [third])
-        assert writer.memories.count_superseded(Scope()) == 2
+        assert writer.memories.count_hidden(Scope()).superseded == 2
 
 
 def test_the_same_text_is_no_duplicate_once_it_is_superseded_but_one_of_the_same_time_is(storage: Storage) -> None:

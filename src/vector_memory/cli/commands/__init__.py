@@ -36,6 +36,7 @@ COMMANDS = {
     "copy": "transfer:copy",
     "import-sessions": "transfer:import_sessions",
     "supersede": "curate:supersede",
+    "quarantine": "maintain:quarantine",
     "delete": "maintain:delete",
     "pin": "curate:pin",
     "unpin": "curate:unpin",

@@ -28,6 +28,7 @@ from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import agreed, console, one_line, print_json, progress, resumable, say
 from vector_memory.domain import STORED, Scope
 from vector_memory.domain.text import counted
+from vector_memory.domain.validation import parse_id
 from vector_memory.errors import ConfigurationError
 from vector_memory.reading.overview import Overview
 from vector_memory.writing.deletion import Deletion, kept_message
@@ -72,6 +73,39 @@ def delete(
     single = numbers[0] if len(numbers) == 1 else None
     body = {"success": True, "dry_run": dry_run, "memory_id": single, "memory_ids": numbers, "message": message}
     here.tell(body, message)
+    return 0
+
+
+def quarantine(
+    *memory_ids: MemoryId,
+    session: Annotated[str | None, Parameter(help="All memories of this session.")] = None,
+    agent: Annotated[str | None, Parameter(help="All memories of this agent.")] = None,
+    source: Annotated[str | None, Parameter(help="All that came from this address, or from below it.")] = None,
+    token: Annotated[str | None, Parameter(help="All that were stored with this token.")] = None,
+    dry_run: Annotated[bool, Switch(help="Only show what would be taken out.")] = False,
+    yes: Yes = False,
+    here: MemoryFlags = MemoryFlags(),
+) -> int:
+    """Take memories out of use, with all that were derived from them, until `review` releases or deletes them.
+
+    Derived are memories that name one as a source, and observations on a report. No process finds them any more.
+    """
+    from vector_memory.writing.holding import Holding
+
+    named = {"session": session, "agent": agent, "source": source, "token": token}
+    if not memory_ids and not any(named.values()):
+        raise ConfigurationError("Name what to take out: ids of memories, --session, --agent, --source or --token.")
+    with here.opened(read_only=dry_run) as storage:
+        holding = Holding(storage)
+        numbers = holding.touched([parse_id("memory_id", one) for one in memory_ids], **named)
+        why = ", ".join(f"{name} {one_line(value)}" for name, value in named.items() if value) or "by id"
+        what = _memories(len(numbers))
+        if numbers and not dry_run:
+            if not (yes or agreed(f"Take {what} out of use?", "Nothing was changed.")):
+                return 1
+            holding.quarantine(numbers, why)
+    message = f"{'Would take' if dry_run else 'Took'} {what} out of use: {', '.join(map(str, numbers)) or 'none'}."
+    here.tell({"success": True, "dry_run": dry_run, "memory_ids": numbers, "message": message}, message)
     return 0
 
 

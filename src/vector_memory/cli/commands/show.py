@@ -12,9 +12,10 @@ from rich.text import Text
 from vector_memory.answers.budget import ResponseBudget
 from vector_memory.answers.models import MemoryEntry
 from vector_memory.answers.overview import (
+    HeldLine,
     MemoryStatsResult,
+    PeoplesReview,
     ReviewedMemory,
-    ReviewResult,
     SessionsResult,
     SessionStatsResult,
     TimelineResult,
@@ -33,8 +34,9 @@ from vector_memory.cli.flags import (
     window,
 )
 from vector_memory.cli.terminal import console, grid, moment, one_line, print_json, printable
-from vector_memory.domain import Scope
+from vector_memory.domain import EVERYTHING, Scope
 from vector_memory.domain.text import counted
+from vector_memory.domain.validation import parse_id
 from vector_memory.reading.overview import Overview, Statistics
 from vector_memory.settings import MAX_RESPONSE_TOKENS, MemoryAddress
 
@@ -325,28 +327,42 @@ def review(
     dismiss: Annotated[
         list[str] | None, Parameter(help="Id of a memory that is still correct: stop listing it; repeatable.")
     ] = None,
+    accept: Annotated[
+        list[str] | None, Parameter(help='Id of a held memory to release, or "all" that await review; repeatable.')
+    ] = None,
+    reject: Annotated[list[str] | None, Parameter(help="Id of a held memory to delete for good; repeatable.")] = None,
     here: MemoryFlags = MemoryFlags(),
 ) -> None:
-    """List memories that may be out of date: those with later ones on their subject, and old ones never read."""
-    from vector_memory.reading.review import Review
+    """List memories to look at: held ones, those with later ones on their subject, and old ones never read."""
+    from vector_memory.reading.review import Review, reviewed_fields
+    from vector_memory.storage.queries.lifecycle import PENDING
+    from vector_memory.writing.holding import Holding
 
-    with here.opened(read_only=not dismiss) as storage:
+    with here.opened(read_only=not (dismiss or accept or reject)) as storage:
         if session is not None:
             require_session(storage, session)
-        reviewed = Review(storage, ResponseBudget(MAX_RESPONSE_TOKENS))
+        reviewed, holding = Review(storage, ResponseBudget(MAX_RESPONSE_TOKENS)), Holding(storage)
         for memory_id in dismiss or []:
             reviewed.dismiss(memory_id)
+        if accept == [EVERYTHING]:
+            accept = [str(one.memory_id) for one, _ in holding.held() if one.held == PENDING]
+        for change, ids in ((holding.accept, accept), (holding.reject, reject)):
+            if ids:
+                change([parse_id("memory_id", one) for one in ids])
         found = reviewed.review(Scope(session_id=session), limit)
-    here.show(found, print_review)
+        lines = [HeldLine(**reviewed_fields(memory), **one._asdict()) for one, memory in holding.held()]
+    here.show(PeoplesReview(**dict(found), held=lines), print_review)
 
 
-def print_review(found: ReviewResult) -> None:
+def print_review(found: PeoplesReview) -> None:
     """Print a review as a table, and what to do with it."""
     out = console()
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column(justify="right", style="cyan")
     table.add_column(style="dim")
     table.add_column(ratio=1, overflow="ellipsis", no_wrap=True)
+    for one in found.held:
+        table.add_row(*entry_of(one, note=f"{one.held}, {one.held_for}: "))
     for line in found.lines:
         note = "" if line.later is not None else "never read: "
         table.add_row(*entry_of(line, note=note))
@@ -358,6 +374,9 @@ def print_review(found: ReviewResult) -> None:
                 table.add_row("", "", Text("; ".join(line.differences), style="yellow"))
     out.print(table)
     out.print(Text(found.message or ""))
+    if found.held:
+        number = found.held[0].id
+        out.print(Text(f"vector-memory review --accept {number}, or --reject {number}", style="bold"))
     example = next(((line.later.id, line.id) for line in found.lines if line.later is not None), None)
     if example is not None:
         out.print(Text("vector-memory supersede {} {}".format(*example), style="bold"))

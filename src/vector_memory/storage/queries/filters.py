@@ -5,8 +5,14 @@ from typing import Any, NamedTuple
 from vector_memory.domain import ANY, STORED, AsOf, Scope
 from vector_memory.domain.fields import FILTERS
 
-EXPIRED = "l.expires_at <= {utc}"
-"""Whether a memory whose lifecycle is `l` no longer exists for readers. A transaction has one time for all of them."""
+EXPIRED = "(l.expires_at <= {utc} or l.held is not null)"
+"""Whether a memory whose lifecycle is `l` does not exist for readers: it has expired, or people hold it back.
+
+A transaction has one time for all of them.
+"""
+
+HELD = "exists (select 1 from memory_lifecycle l where l.memory_id = m.id and l.held is not null)"
+"""Whether a memory `m` is held back."""
 
 SUPERSEDED = "l.superseded_at is not null and (l.superseded_until is null or l.superseded_until > {utc})"
 """Whether it is superseded now, whenever that began: clocks differ."""

@@ -14,8 +14,8 @@ from vector_memory.domain.fields import MEMORY_COLUMNS
 from vector_memory.storage.connection import Queries, Query, value_of
 from vector_memory.storage.damaged import as_json
 from vector_memory.storage.queries.deletions import Deleted, DeletionChanges
-from vector_memory.storage.queries.filters import CURRENT
-from vector_memory.storage.queries.lifecycle import LaterChanges, LifecycleChanges
+from vector_memory.storage.queries.filters import CURRENT, HELD
+from vector_memory.storage.queries.lifecycle import PENDING, LaterChanges, LifecycleChanges
 from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.queries.pending import PendingChanges
 from vector_memory.storage.records import Derived, Embedded, History, Memory
@@ -135,6 +135,8 @@ class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterCha
         self.keep(memory_id, new.expires_at, pinned=False)
         if new.supersedes:
             self.supersede(memory_id, new.supersedes)
+        if new.awaits is not None:
+            self.hold([memory_id], PENDING, new.awaits)
         chunk_ids = self._insert_chunks(memory, derived)
         self.keywords.add(memory.id, memory.memory_type, chunk_ids or [memory.id], derived.words)
         if embedded is not None and model_id is not None:
@@ -286,7 +288,7 @@ class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterCha
 
 def duplicate_of(memory: NewMemory, content_hash: str, at: str | None) -> Query:
     """Return the query for the id of the memory with the same content in the same place: of a time, or the current."""
-    condition = CURRENT if at is None else "m.created_at = %(at)s"
+    condition = f"({CURRENT} or {HELD})" if at is None else "m.created_at = %(at)s"
     sql = f"select m.id {DUPLICATES} and {condition} order by m.id limit 1"
     return Query(value_of, sql, place_of(memory, content_hash) | {"at": at})
 

@@ -12,15 +12,22 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from vector_memory.domain import Scope
+from vector_memory.domain import Scope, utc_now
 from vector_memory.storage.connection import Connection, Queries, Steps, ask, read
 from vector_memory.storage.queries.filters import EXPIRED, UNPINNED, memory_filter
-from vector_memory.storage.records import Later, Link, Links
+from vector_memory.storage.records import Held, Later, Link, Links
 
-SUPERSEDING = """
+PENDING = "pending"
+"""Why a memory is held that awaits a person's review."""
+
+GONE = "0001"
+"""When a memory that is held back has expired, for what it supersedes."""
+
+SUPERSEDING = f"""
 select o.id as memory_id, ol.superseded_at as known_at, ol.superseded_until as known_until, n.id as newer_id,
-    n.created_at, nl.expires_at, nl.superseded_at, nl.superseded_until
-from ({memories}) o left join memory_lifecycle ol on ol.memory_id = o.id
+    n.created_at, case when nl.held is null then nl.expires_at else '{GONE}' end as expires_at, nl.superseded_at,
+    nl.superseded_until
+from ({{memories}}) o left join memory_lifecycle ol on ol.memory_id = o.id
 left join supersessions s on s.older_id = o.id left join session_memories n on n.id = s.newer_id
 left join memory_lifecycle nl on nl.memory_id = n.id order by o.id desc
 """
@@ -98,11 +105,20 @@ class LifecycleQueries(Queries):
 
     def expired(self, limit: int) -> list[int]:
         """Return the ids of up to `limit` expired memories, the first to expire first."""
-        sql = f"""
+        sql = """
             select l.memory_id from memory_lifecycle l join session_memories m on m.id = l.memory_id
-            where {EXPIRED} order by l.expires_at limit %(limit)s
+            where l.expires_at <= {utc} order by l.expires_at limit %(limit)s
         """
         return self.connection.fetch_column(sql, {"limit": limit})
+
+    def held(self) -> list[Held]:
+        """Return the memories that are held back, the first to be held first."""
+        sql = """
+            select l.memory_id, l.held, l.held_at, l.held_for
+            from memory_lifecycle l join session_memories m on m.id = l.memory_id
+            where {visible:m} and l.held is not null order by l.held_at, l.memory_id
+        """
+        return self.connection.fetch(Held, sql)
 
     def of(self, memory_id: int) -> Lifecycle:
         """Return the lifecycle of a memory."""
@@ -149,6 +165,13 @@ class LifecycleChanges(Queries):
     def pin(self, memory_id: int, *, pinned: bool) -> None:
         """Pin a memory, or unpin it."""
         self._set(memory_id, pinned=pinned)
+
+    def hold(self, memory_ids: Iterable[int], hold: str | None, why: str | None) -> None:
+        """Hold memories back for a reason, or release them: None. What they supersede becomes current, or is not."""
+        ids = list(memory_ids)
+        for number in ids:
+            self._set(number, held=hold, held_at=utc_now() if hold else None, held_for=why)
+        self.refresh(self._superseded_directly(*ids))
 
     def keep(self, memory_id: int, expires_at: str | None, *, pinned: bool) -> None:
         """Set when a new memory expires, unless that is None, and pin it if it is `pinned`."""

@@ -22,7 +22,7 @@ from vector_memory.storage.queries.filters import (
     UNPINNED,
     memory_filter,
 )
-from vector_memory.storage.queries.lifecycle import MOST_COUNTED, Supersession
+from vector_memory.storage.queries.lifecycle import MOST_COUNTED, PENDING, Supersession
 from vector_memory.storage.queries.passages import OverVectors, PassageChanges
 from vector_memory.storage.records import (
     CanonicalTag,
@@ -72,6 +72,27 @@ def memory_from_row(
     """Return a Memory for a row of COLUMNS."""
     read = {"chunked": bool(auto_chunk), "pinned": bool(pinned), "came_from": object_in(came_from), **columns}
     return Memory(tags=texts_in(tags), metadata=object_in(metadata), **read)
+
+
+class Hidden(NamedTuple):
+    """How many memories of a scope an answer leaves out."""
+
+    superseded: int = 0
+    pending: int = 0
+
+
+class Derivation(NamedTuple):
+    """How a memory came, and the report that it is about."""
+
+    id: int
+    came_from: dict[str, Any]
+    about: int | None
+
+
+def derivation_from_row(*, id: int, came_from: str, metadata: str) -> Derivation:  # noqa: A002 - a column
+    """Return a Derivation for a row."""
+    about = object_in(metadata).get("parent_report_id")
+    return Derivation(id, object_in(came_from), about if isinstance(about, int) else None)
 
 
 class Imprint(NamedTuple):
@@ -132,10 +153,20 @@ class MemoryQueries(OverVectors):
             raise no_memory(memory_id)
         return memory
 
+    def derivations(self) -> list[Derivation]:
+        """Return how each memory came, and the report that it is about, in the order of ids; expired ones too."""
+        sql = """
+            select m.id, m.came_from, m.metadata from session_memories m
+            where {visible:m} and (m.came_from <> %(nothing)s or m.memory_type = %(observation)s) order by m.id
+        """
+        parameters = {"nothing": "{}", "observation": str(MemoryKind.REPORT_OBSERVATION)}
+        return self.connection.fetch(derivation_from_row, sql, parameters)
+
     def require_unexpired(self, memory_id: int) -> None:
         """Raise NotFoundError if a memory has expired."""
         sql = f"""
-            select l.expires_at from memory_lifecycle l join session_memories m on m.id = l.memory_id
+            select case when l.held is null then l.expires_at else '' end
+            from memory_lifecycle l join session_memories m on m.id = l.memory_id
             where {{visible:m}} and l.memory_id = %(id)s and {EXPIRED}
         """
         at = self.connection.fetch_value(sql, {"id": memory_id})
@@ -264,22 +295,26 @@ class MemoryQueries(OverVectors):
         return int(found[0])
 
     @read
-    def count_superseded(self, scope: Scope) -> Steps[int]:
-        """Return how many memories a scope leaves out because they are superseded now, at most MOST_COUNTED."""
+    def count_hidden(self, scope: Scope) -> Steps[Hidden]:
+        """Count the memories that a scope leaves out: superseded now, or awaiting review. Each at most MOST_COUNTED."""
         if scope.as_of is not None:
-            return 0
+            return Hidden()
         condition = memory_filter(replace(scope, as_of=STORED))
         order = "l cross join session_memories m" if scope.session_id is None else "l join session_memories m on true"
+        rows = f"select 1 from memory_lifecycle {order} where {{visible:m}} and m.id = l.memory_id and {condition.sql}"
         sql = f"""
-            select count(*) from (
-                select 1 from memory_lifecycle {order}
-                where {{visible:m}} and m.id = l.memory_id and {SUPERSEDED} and ({EXPIRED}) is not true
-                    and {condition.sql}
-                limit {MOST_COUNTED}
-            ) superseded
+            select (
+                select count(*) from (
+                    {rows} and {SUPERSEDED} and ({EXPIRED}) is not true limit {MOST_COUNTED}
+                ) superseded
+            ) as superseded, (
+                select count(*) from (
+                    {rows} and l.held is not null and l.held = '{PENDING}' limit {MOST_COUNTED}
+                ) pending
+            ) as pending
         """
-        found = yield Query(value_of, sql, condition.parameters)
-        return int(found[0])
+        found: list[Hidden] = yield Query(Hidden, sql, condition.parameters)
+        return found[0]
 
     def count_all(self) -> int:
         """Return the number of memories, hidden ones included."""

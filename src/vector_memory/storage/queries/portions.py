@@ -31,6 +31,9 @@ class StoredLifecycle(NamedTuple):
     superseded_at: str | None
     superseded_until: str | None
     pinned: bool
+    held: str | None
+    held_at: str | None
+    held_for: str | None
 
 
 class CopiedFrom(NamedTuple):
@@ -126,7 +129,8 @@ class Portions(Queries):
     def lifetimes(self) -> Lifetimes:
         """Return the lifetimes of memories that are not current for ever."""
         sql = """
-            select memory_id, expires_at, superseded_at, superseded_until, pinned from memory_lifecycle
+            select memory_id, expires_at, superseded_at, superseded_until, pinned, held, held_at, held_for
+            from memory_lifecycle
             order by memory_id
         """
         links = "select older_id, newer_id from supersessions order by older_id, newer_id"

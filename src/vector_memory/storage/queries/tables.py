@@ -32,17 +32,21 @@ create table embedding_models (
 ){options};
 """
 
-# `memory_lifecycle` is only for memories that expire, were superseded or are pinned. `provenance` has one row: a random
-# name of this memory, and up to which id it was copied from which other one. `traces` has keyed hashes of deleted
-# memories. Deleting a memory does not lower the frequency of a tag.
+# `memory_lifecycle` is only for memories that expire, were superseded, are pinned or held. `provenance` has one row: a
+# random name of this memory, and up to which id it was copied from which other one. `traces` has keyed hashes of
+# deleted memories. Deleting a memory does not lower the frequency of a tag.
 KEPT = """
 create table memory_lifecycle (
     memory_id {id} primary key references session_memories(id) on delete cascade,
     expires_at {text},
     superseded_at {text},
     superseded_until {text},
-    pinned {switch} not null default {off}
+    pinned {switch} not null default {off},
+    held text,
+    held_at {text},
+    held_for {text}
 ){options};
+create index idx_held on memory_lifecycle(memory_id) where held is not null;
 create index idx_expires_at on memory_lifecycle(expires_at) where expires_at is not null;
 create index idx_pinned on memory_lifecycle(memory_id) where pinned;
 create index idx_superseded_at on memory_lifecycle(superseded_at) where superseded_at is not null;

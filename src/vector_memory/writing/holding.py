@@ -1,0 +1,112 @@
+"""Holds memories back: those that await a person's review, and those that were taken out of use.
+
+To readers, a held memory does not exist, and what it superseded is current. Only people hold and release memories: no
+tool does.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from vector_memory.domain import STORED, Scope
+from vector_memory.errors import NotFoundError
+from vector_memory.storage.base import Reader, Storage
+from vector_memory.storage.queries.portions import Portions
+from vector_memory.storage.records import Held, Memory
+from vector_memory.writing.deletion import Deletion
+
+MEMORY = "memory:"
+"""Begins a source that is a memory, before its id."""
+
+
+QUARANTINED = "quarantined"
+"""Why a memory is held that a person took out of use."""
+
+
+class HeldMemory(NamedTuple):
+    """A held memory, and why it is held."""
+
+    held: Held
+    memory: Memory
+
+
+class Holding:
+    """Lists, holds and releases memories."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def held(self) -> list[HeldMemory]:
+        """Return the memories that are held back, the first to be held first."""
+        with self._storage.read() as reader:
+            held = reader.lifecycle.held()
+            found = Portions(reader).whole([one.memory_id for one in held], bare=True)
+        memories = {one.memory.id: one.memory for one in found}
+        return [HeldMemory(one, memories[one.memory_id]) for one in held]
+
+    def accept(self, memory_ids: Collection[int]) -> None:
+        """Release held memories. Raises NotFoundError."""
+        with self._storage.write() as writer:
+            require_held(writer, memory_ids)
+            writer.hold(memory_ids, None, None)
+
+    def reject(self, memory_ids: Sequence[int]) -> None:
+        """Delete held memories for good. Raises NotFoundError."""
+        with self._storage.read() as reader:
+            require_held(reader, memory_ids)
+        Deletion(self._storage).delete_all(memory_ids)
+
+    def touched(
+        self,
+        memory_ids: Collection[int] = (),
+        *,
+        session: str | None = None,
+        agent: str | None = None,
+        source: str | None = None,
+        token: str | None = None,
+    ) -> list[int]:
+        """Return these memories, those of a session, an agent, a source or a token, and all derived from any of them.
+
+        `source`: as it was stored, or an address that it begins with. Derived: the memory is named as a source, or is
+        an observation on it.
+        """
+        with self._storage.read() as reader:
+            chosen = set(memory_ids)
+            for scope in (Scope(session_id=session, as_of=STORED), Scope(agent_id=agent, as_of=STORED)):
+                if scope.session_id or scope.agent_id:
+                    chosen.update(reader.memories.ids(scope))
+            return sorted(with_derived(reader, chosen, source, token))
+
+    def quarantine(self, memory_ids: Sequence[int], why: str) -> None:
+        """Take memories out of use, in every process, from its next call on."""
+        with self._storage.write() as writer:
+            writer.hold(memory_ids, QUARANTINED, why)
+
+
+def require_held(reader: Reader, memory_ids: Collection[int]) -> None:
+    """Raise NotFoundError if one of the memories is not held back."""
+    if missing := set(memory_ids).difference(one.memory_id for one in reader.lifecycle.held()):
+        raise NotFoundError(f"Memory {min(missing)} is not held back: `vector-memory review` lists those that are.")
+
+
+def with_derived(reader: Reader, chosen: Iterable[int], source: str | None, token: str | None) -> set[int]:
+    """Add to memories those of a source and of a token, and whatever was derived from any of them."""
+    found, derived = set(chosen), dict[int, list[int]]()
+    for number, came_from, about in reader.memories.derivations():
+        sources = came_from.get("sources", [])
+        if (source and any(is_below(one, source) for one in sources)) or (token and came_from.get("token") == token):
+            found.add(number)
+        named = [one.removeprefix(MEMORY) for one in sources if one.startswith(MEMORY)]
+        for parent in [*(int(one) for one in named if one.isdecimal()), *([about] if about else [])]:
+            derived.setdefault(parent, []).append(number)
+    waiting = list(found)
+    while waiting:
+        new = set(derived.get(waiting.pop(), ())) - found
+        found |= new
+        waiting += new
+    return found
+
+
+def is_below(source: str, place: str) -> bool:
+    """Return whether a source is a place, or an address below it."""
+    rest = source.removeprefix(place)
+    return source == place or (rest != source and (place.endswith("/") or rest[0] in "/?#"))
