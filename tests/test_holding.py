@@ -1,5 +1,6 @@
 """What people hold back, because it awaits their review or was taken out of use, does not exist for readers."""
 
+import io
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,7 @@ def test_what_a_rule_holds_back_is_counted_in_answers_and_found_once_it_is_accep
         assert answer.pending == 1
         assert "1 memory that a person has yet to accept left out." in (answer.message or "")
         assert store.review().pending == 1
+        assert store.export_memories(io.BytesIO()).memories == 1
         holding(store).accept([2])
         assert {one.memory_id for one in store.search_chunks(QUERY, reports(None)).results} == {1, 2}
         assert "pending" not in store.search_chunks(QUERY, reports(None)).model_dump()

@@ -12,7 +12,7 @@ PHRASES = re.compile(
     r"[^.\n]{0,20}\b(?:the|your) user\b"
     r"|\b(?:reveal|print|repeat|output|leak)\b[^.\n]{0,20}\bsystem prompt\b"
     r"|<\s*/?\s*(?:system|system-reminder|instructions?|important)\s*>|\[/?INST\]|<\|im_(?:start|end)\|>"
-    r"|^\s*(?:system|assistant)\s*(?:message|prompt|override)\s*:",
+    r"|^\s*(?:system|assistant)\s+(?:message|prompt|override)\s*:",
     re.IGNORECASE | re.MULTILINE,
 )
 
