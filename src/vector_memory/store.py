@@ -36,6 +36,7 @@ from vector_memory.writing.amending import Amending, Superseding
 from vector_memory.writing.background import BackgroundVectors
 from vector_memory.writing.batches import Batches, Intake
 from vector_memory.writing.deletion import Deletion
+from vector_memory.writing.holding import Holding
 from vector_memory.writing.indexer import EmbeddingProgress, Indexer
 from vector_memory.writing.links import links_of
 from vector_memory.writing.outbox import outbox_of_memory
@@ -125,6 +126,7 @@ class SessionMemoryStore:
         self._task_context = TaskContext(storage, retriever, budget, self._access)
         self._statistics, self._review = Statistics(storage, budget), Review(storage, budget)
         self._deletion, self._overview, self._superseding = Deletion(storage), Overview(storage), Superseding(storage)
+        self._holding = Holding(storage)
         self._amending, self._pages = Amending(storage, self._background, self._writer), MemoryPages(storage, retriever)
         vocabulary, self._transfer = Vocabulary(storage, self._model), Transfer(storage, indexer, self._writer)
         self._backfill = Backfill(storage, indexer, vocabulary)
@@ -319,6 +321,18 @@ class SessionMemoryStore:
     def review(self, session_id: str | None = None, limit: int = 20) -> overview.ReviewResult:
         """Return memories that may be out of date: with later ones on their subject, or old and never read."""
         return self._review.review(Scope(session_id=session_id), limit)
+
+    def review_for_people(self, session_id: str | None, limit: int) -> overview.PeoplesReview:
+        """Return what `review` does, with the memories that are held back."""
+        return self._review.for_people(Scope(session_id=session_id), limit)
+
+    def accept(self, memory_id: str | int) -> models.Result:
+        """Release a memory that is held back. Only people may: no tool does."""
+        return self._holding.accept_one(memory_id)
+
+    def reject(self, memory_id: str | int) -> models.Result:
+        """Delete a memory that is held back, for good. Only people may."""
+        return self._holding.reject_one(memory_id)
 
     def find_names(self, column: NamedBy, part: str = "", session_id: str | None = None) -> tuple[list[str], int]:
         """Return up to 100 names of sessions, agents or tasks that contain `part`, and their total number."""

@@ -15,6 +15,7 @@ import pytest
 from fastmcp import Client
 
 from engines import execute
+from inside import storage_of
 from leaving import asked
 from other_process import OtherProcess
 from search.test_later import NEW, fill, opened
@@ -29,6 +30,7 @@ from vector_memory.search.across import Across
 from vector_memory.server.app import create_server
 from vector_memory.settings import Answers, ServerOptions, Settings
 from vector_memory.store import SessionMemoryStore
+from vector_memory.writing.holding import Holding
 from waiting import PATIENCE, eventually
 
 WRITES = {"x-vector-memory": "page"}
@@ -421,6 +423,22 @@ def test_a_review_is_worked_through_line_by_line(tmp_path: Path) -> None:
             assert ui.change(f"memories/{older}/later", "DELETE").status_code == 200
             assert ui.get("review")["lines"] == []
             assert ui.get(f"memories/{older}")["later"] == []
+
+
+def test_what_is_held_back_is_listed_for_people_and_accepted_or_deleted(page: Ui, memories: SessionMemoryStore) -> None:
+    first, second = (one.memory_id for one in memories.get_timeline(Scope()).entries[:2])
+    Holding(storage_of(memories)).quarantine([first, second], "why")
+    held = page.get("review")["held"]
+    assert [(one["id"], one["held"], one["held_for"]) for one in held] == [
+        (number, "quarantined", "why") for number in (first, second)
+    ]
+    assert (
+        page.change(f"memories/{first}/hold", "DELETE").json()["message"] == f"Memory {first} can be found from now on."
+    )
+    assert page.change(f"memories/{first}/hold", "DELETE").status_code == 404
+    assert page.change(f"memories/{second}/hold", "PUT").json()["message"] == f"Deleted memory {second}."
+    assert "held" not in page.get("review")
+    assert memories.get_memory_by_id(first).memory is not None
 
 
 def test_an_exported_session_is_imported_and_gets_its_vectors(page: Ui, memories: SessionMemoryStore) -> None:

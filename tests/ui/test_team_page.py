@@ -234,6 +234,13 @@ def test_a_foreign_page_reaches_nothing_even_with_the_cookie(
     assert "set-cookie" not in browser.client.post(browser.sign_in, data={"token": secret}, headers=headers).headers
 
 
+def test_only_an_administrator_accepts_what_is_held_back(enter: Entering, team: Team) -> None:
+    number = stored(team, team.token("ada"), PLAN)
+    for permission, said in (("write", "needs a token with the scope admin"), ("admin", "is not held back")):
+        browser = enter(team, team.token(f"bob-{permission}", permission=permission))
+        assert said in browser.change(f"memories/{number}/hold", "DELETE").text
+
+
 def test_a_deletion_can_be_undone_and_is_made_at_the_latest_when_the_server_ends(
     enter: Entering, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from vector_memory.answers.budget import ResponseBudget
 from vector_memory.answers.mapping import beginning
 from vector_memory.answers.models import Result
-from vector_memory.answers.overview import ReviewedMemory, ReviewLine, ReviewResult
+from vector_memory.answers.overview import HeldLine, PeoplesReview, ReviewedMemory, ReviewLine, ReviewResult
 from vector_memory.domain import Scope
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_LIMIT, check_range, parse_id
@@ -17,6 +17,7 @@ from vector_memory.search.copies import repeats
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Link, Memory
 from vector_memory.texts.terms import STOP_WORDS
+from vector_memory.writing.holding import Holding
 from vector_memory.writing.writer import require_existing
 
 COMPARED = 200
@@ -57,6 +58,11 @@ class Review:
             return ReviewResult(lines=shown, total=total, pending=pending, message=message)
 
         return self._budget.fit(build)
+
+    def for_people(self, scope: Scope, limit: int) -> PeoplesReview:
+        """Return the review with the memories that are held back, which no agent is shown."""
+        held = [HeldLine(**reviewed_fields(one.memory), **one.held._asdict()) for one in Holding(self._storage).held()]
+        return PeoplesReview(**dict(self.review(scope, limit)), held=held)
 
     def dismiss(self, memory_id: str | int) -> Result:
         """Forget the later memories on the subject of a memory: none of them corrects it. Raises NotFoundError."""

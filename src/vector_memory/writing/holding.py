@@ -7,7 +7,9 @@ tool does.
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from vector_memory.answers.models import Result
 from vector_memory.domain import STORED, Scope
+from vector_memory.domain.validation import parse_id
 from vector_memory.errors import NotFoundError
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.queries.portions import Portions
@@ -54,6 +56,16 @@ class Holding:
         with self._storage.read() as reader:
             require_held(reader, memory_ids)
         Deletion(self._storage).delete_all(memory_ids)
+
+    def accept_one(self, memory_id: str | int) -> Result:
+        """Release a held memory. Raises NotFoundError."""
+        self.accept([number := parse_id("memory_id", memory_id)])
+        return Result(message=f"Memory {number} can be found from now on.")
+
+    def reject_one(self, memory_id: str | int) -> Result:
+        """Delete a held memory for good. Raises NotFoundError."""
+        self.reject([number := parse_id("memory_id", memory_id)])
+        return Result(message=f"Deleted memory {number}.")
 
     def touched(
         self,

@@ -12,7 +12,6 @@ from rich.text import Text
 from vector_memory.answers.budget import ResponseBudget
 from vector_memory.answers.models import MemoryEntry
 from vector_memory.answers.overview import (
-    HeldLine,
     MemoryStatsResult,
     PeoplesReview,
     ReviewedMemory,
@@ -334,7 +333,7 @@ def review(
     here: MemoryFlags = MemoryFlags(),
 ) -> None:
     """List memories to look at: held ones, those with later ones on their subject, and old ones never read."""
-    from vector_memory.reading.review import Review, reviewed_fields
+    from vector_memory.reading.review import Review
     from vector_memory.storage.queries.lifecycle import PENDING
     from vector_memory.writing.holding import Holding
 
@@ -349,9 +348,8 @@ def review(
         for change, ids in ((holding.accept, accept), (holding.reject, reject)):
             if ids:
                 change([parse_id("memory_id", one) for one in ids])
-        found = reviewed.review(Scope(session_id=session), limit)
-        lines = [HeldLine(**reviewed_fields(memory), **one._asdict()) for one, memory in holding.held()]
-    here.show(PeoplesReview(**dict(found), held=lines), print_review)
+        found = reviewed.for_people(Scope(session_id=session), limit)
+    here.show(found, print_review)
 
 
 def print_review(found: PeoplesReview) -> None:

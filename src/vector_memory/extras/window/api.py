@@ -25,6 +25,7 @@ from starlette.routing import Route
 from vector_memory.answers.models import FoundMemory
 from vector_memory.answers.overview import TimelineEntry, TimelineResult
 from vector_memory.domain import ANY, MemoryKind, Page, Scope, SearchMode, best_of, utc_now
+from vector_memory.domain.callers import Permission
 from vector_memory.domain.fields import FILTERS as FIELDS
 from vector_memory.domain.validation import LARGEST, MAX_LIMIT, parse_choice
 from vector_memory.errors import NotFoundError, ValidationError, VectorMemoryError
@@ -35,6 +36,7 @@ from vector_memory.search.across import Found
 from vector_memory.search.answer import GrainName
 from vector_memory.search.explain import ExplainRequest, Trace
 from vector_memory.server.app import create_server
+from vector_memory.server.current_store import current_caller
 from vector_memory.server.tools import offered
 from vector_memory.server.tools.searching import NAMES
 from vector_memory.settings import Answers, ServerOptions, Toolset
@@ -230,7 +232,8 @@ class Api:
 
     def review(self, request: Request) -> Response:
         """Return what may be out of date, likely contradictions first."""
-        found = self._store.review(request.query_params.get("session") or None, MAX_LIMIT)
+        look = self._store.review_for_people if current_caller().may(Permission.ADMIN) else self._store.review
+        found = look(request.query_params.get("session") or None, MAX_LIMIT)
         return JSONResponse(found.model_dump(mode="json"))
 
     def backup(self, _request: Request) -> Response:

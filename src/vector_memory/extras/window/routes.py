@@ -20,6 +20,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from vector_memory.domain import Scope
+from vector_memory.domain.callers import Permission
 from vector_memory.domain.validation import parse_id
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.errors import AccessDeniedError, NotFoundError, ValidationError, VectorMemoryError
@@ -29,6 +30,7 @@ from vector_memory.extras.window.page import LIVE_POLICY, page_html
 from vector_memory.extras.window.page_state import Checkup, Deletions, ShownFiles, examine
 from vector_memory.files import FileMemory
 from vector_memory.files.memory import index_path
+from vector_memory.server.current_store import current_caller
 from vector_memory.server.http.asgi_guard import App, Gate
 from vector_memory.server.http.serving import listen, serve_app
 from vector_memory.settings import FileLocations, MemoryAddress, Settings
@@ -78,6 +80,8 @@ class Edits:
             self._route(f"{one}/older/{{older_id}}", "DELETE", in_thread(store.release)),
             self._route(f"{one}/copies/{{older_id}}", "PUT", in_thread(store.merge)),
             self._route(f"{one}/later", "DELETE", in_thread(store.dismiss)),
+            self._route(f"{one}/hold", "DELETE", in_thread(by_admin(store.accept))),
+            self._route(f"{one}/hold", "PUT", in_thread(by_admin(store.reject))),
             self._route(f"{one}/deletion", "PUT", self._delete),
             self._route(f"{one}/deletion", "DELETE", self._undo),
             self._route("/api/deletion", "PUT", self._delete_listed),
@@ -132,6 +136,16 @@ class Edits:
         added = await asyncio.to_thread(self._store.import_memories, source, as_session=session)
         self._store.start_background_work()
         return added._asdict()
+
+
+def by_admin(act: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what only the owner of the memory, or a token for administrators, may do."""
+
+    def allowed(*arguments: Any) -> Any:
+        current_caller().require(Permission.ADMIN)
+        return act(*arguments)
+
+    return allowed
 
 
 def in_thread(act: Callable[..., Any]) -> Callable[[Request], Awaitable[Any]]:
