@@ -178,7 +178,7 @@ class Wire:
     async def _write(self, message: JSONRPCMessage) -> None:
         try:
             await asyncio.get_running_loop().run_in_executor(self._writing, send, self._client.sink, message)
-        except OSError:  # nobody reads any more
+        except (OSError, ValueError):  # nobody reads any more, or the output is closed
             self._at_end()
 
 
