@@ -63,6 +63,7 @@ TABLES = {
     "memory_passages": "What is embedded: at least one window of each chunk, and of each memory without chunks.",
     "later_links": "Which memories are on the subject of an older one, and how much says so.",
     "provenance": "One row: a random name of this memory, and up to which id it was copied from which other one.",
+    "recalls": "Which memories recaps and recalls have shown to whom, and whether they were read. Names no session.",
     "trace_keys": "The random key of the hashes in `traces`, and those of memories whose traces were taken over.",
     "traces": "What is left of deleted memories: a keyed hash of text and origin, and two times. Holds no text.",
     "canonical_tags": "The vocabulary of tagged memories: each tag, its vector, and how often it was stored.",

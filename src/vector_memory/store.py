@@ -270,6 +270,10 @@ class SessionMemoryStore:
         """Return a memory, its content from character `offset` on, as far as it fits."""
         return self._documents.get(memory_id, offset)
 
+    def count_told(self, session_id: str, client: str, text: str, memory_ids: Sequence[int], *, is_recap: bool) -> None:
+        """Count what a hook's answer has added to a session, in the background."""
+        self._access.told(session_id, client, text, memory_ids, is_recap=is_recap)
+
     def describe_memory(self, memory_id: str | int) -> str:
         """Describe a memory in one line, for a question to the user. Does not count as a read."""
         return self._documents.describe(memory_id)

@@ -181,6 +181,16 @@ def test_stats_count_the_memory_and_a_session(run: Run) -> None:
     assert "3 in 1 chunk" in run("stats", "outage").out
 
 
+def test_stats_show_what_hooks_have_added_to_the_sessions_of_each_client(memory: Path, run: Run) -> None:
+    with SessionMemoryStore(memory, TOY) as store:
+        store.count_told("monday", "claude-code", "x" * 600, [1, 2], is_recap=True)
+        store.count_told("outage", "claude-code", "x" * 3, [2], is_recap=False)
+    counted = {"client": "claude-code", "sessions": 2, "tokens": 201, "recaps": 1, "recalls": 1, "used": 0}
+    assert run("stats", "--json").json["recalls"] == [counted | {"tokens_per_session": 100}]
+    told = "100 tokens a session on average in 2 sessions; 1 recap, 1 recall, 0 used"
+    assert " ".join(run("stats").out.split("recall, claude-code")[1].split()) == told
+
+
 def test_a_stored_text_cannot_steer_the_terminal(memory: Path, run: Run) -> None:
     """Names, titles and texts that hold control characters are shown with those in words."""
     nasty = "\x1b]0;title\x07\x9b31m\x7f\u202e\u2067\u200f"

@@ -25,6 +25,7 @@ from servers import Server
 from vector_memory.clients import hook
 from vector_memory.clients.keeping import keep_in_outbox
 from vector_memory.clients.registry import CLIENTS
+from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.server.current_store import MEMORY
 from vector_memory.server.hooks import listening
 from vector_memory.settings import DatabaseLocation, Settings
@@ -103,6 +104,13 @@ def test_a_server_stores_what_a_hook_hands_over_and_tells_the_next_session_what_
     assert told["hookSpecificOutput"]["hookEventName"] == "BeforeAgent"
     assert PROMPT in told["hookSpecificOutput"]["additionalContext"]
     assert not run(patient, "prompt", tmp_path, *named(server), session_id="two", prompt="Nothing else?")
+    with SessionMemoryStore(server.path, embedder=ToyEngine(), read_only=True) as store:
+        eventually(
+            lambda: (
+                [(told.client, told.recaps) for told in store.get_memory_stats().recalls]
+                == [("gemini-cli-mcp-client", 1)]
+            )
+        )
 
 
 def test_a_hook_that_has_not_waited_for_the_recap_gets_it_with_the_next_prompt(

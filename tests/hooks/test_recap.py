@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +11,19 @@ import apsw
 import pytest
 
 from hook_texts import ANSWER, PROMPT, REPORT
+from vector_memory.answers.overview import RecallsOfClient
 from vector_memory.domain import MemoryKind, Project
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.reading import recap
 from vector_memory.server.hooks import capture
-from vector_memory.settings import Recall, SearchMode, Settings
+from vector_memory.settings import Recall, SearchMode, ServerOptions, Settings
 from vector_memory.storage.records import Span
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.transactions import SqliteReader
 from vector_memory.store import SessionMemoryStore
+from waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +68,7 @@ async def test_a_command_before_the_first_prompt_leaves_it_the_recap(talk: Any) 
 
 @pytest.mark.parametrize("waits", [True, False], ids=["it lasts too long", "the client gives up"])
 async def test_a_recap_that_came_too_late_is_told_with_the_next_prompt(
-    talk: Any, waits: bool, monkeypatch: pytest.MonkeyPatch
+    talk: Any, waits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await work(talk, "one")
     begun, go_on, recap_of = threading.Event(), threading.Event(), type(talk.store.past).recap
@@ -92,6 +95,8 @@ async def test_a_recap_that_came_too_late_is_told_with_the_next_prompt(
             await asyncio.sleep(0.01)
     assert told.startswith("Recap of this project's last session, one, ")
     assert await talk.prompt("two", NEXT) is None
+    talk.store.close()
+    assert [each.recaps for each in told_in(tmp_path)] == [1]
 
 
 async def test_a_session_that_is_resumed_with_another_server_is_not_told_of_one_before_it(
@@ -262,6 +267,49 @@ async def test_what_is_close_is_told_once(talking: Callable[..., Any]) -> None:
         assert "holds a lock" in told
         assert "fence" not in told
         assert await talk.prompt("new", f"{CLOSE} Tell me again.") is None
+
+
+def told_in(folder: Path) -> list[RecallsOfClient]:
+    """Return what hooks have told, as the memory's file says."""
+    with SessionMemoryStore(folder / "memory.db", embedder=ToyEngine(), read_only=True) as store:
+        return store.get_memory_stats().recalls
+
+
+async def test_what_hooks_tell_is_counted_and_used_if_an_agent_reads_it(
+    talking: Callable[..., Any], tmp_path: Path
+) -> None:
+    async with talking(ALL) as talk:
+        await begun(talk)
+        await talk.call("get_memory_by_id", memory_id="2")  # which the recap has named
+        told = [await talk.prompt("new", CLOSE), await talk.prompt("newer", "Hello.")]
+        assert all(told)
+    [counts] = told_in(tmp_path)
+    assert (counts.sessions, counts.recaps, counts.recalls, counts.used) == (2, 2, 1, 1)
+    assert counts.tokens > sum(map(len, told)) / 3
+    assert counts.tokens_per_session == round(counts.tokens / 2)
+    with SessionMemoryStore(tmp_path / "memory.db", embedder=ToyEngine()) as store:
+        store.delete_memory(1)
+        store.uncounted().get_memory_by_id(2)
+    assert [each.recalls for each in told_in(tmp_path)] == [0]
+
+
+async def test_a_recap_does_not_wait_until_it_is_counted(talking: Callable[..., Any], tmp_path: Path) -> None:
+    async with talking(Settings(capture=False)) as talk:
+        await talk.call("store_report", content=REPORT, session_id="one", agent_id="a")
+        with closing(apsw.Connection(str(tmp_path / "memory.db"))) as other:
+            other.execute("begin immediate")
+            async with asyncio.timeout(PATIENCE):
+                assert await talk.prompt("two", NEXT)
+            other.execute("rollback")
+    assert [each.recaps for each in told_in(tmp_path)] == [1]
+
+
+async def test_a_server_that_only_reads_counts_nothing(talking: Callable[..., Any], tmp_path: Path) -> None:
+    async with talking() as talk:
+        await work(talk, "one")
+    async with talking(offer=ServerOptions(read_only=True)) as talk:
+        assert await talk.prompt("two", NEXT)
+    assert not told_in(tmp_path)
 
 
 @pytest.mark.parametrize("owns", [True, False])

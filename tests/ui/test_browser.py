@@ -162,6 +162,15 @@ def test_home_says_what_happened_lately(shown: Shown) -> None:
     assert shown.locator(".session").inner_text().startswith("s")
 
 
+def test_home_says_what_recaps_and_recalls_cost_each_client(
+    filled: SessionMemoryStore, ui: Ui, opening: Callable[..., Shown]
+) -> None:
+    filled.count_told("one", "gemini-cli", "x" * 3_000, [2], is_recap=True)
+    eventually(lambda: filled.get_memory_stats().recalls)
+    row = opening(ui).locator("tr", has_text="gemini-cli")
+    playwright.expect(row.locator("td")).to_have_text(["1", "1,000", "1", "0", "0"])
+
+
 def test_home_says_what_the_doctor_found_and_what_to_do(
     filled: SessionMemoryStore, opening: Callable[..., Shown]
 ) -> None:

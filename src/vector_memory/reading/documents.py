@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import yaml
 
 from vector_memory.answers import documents
-from vector_memory.answers.budget import ResponseBudget
+from vector_memory.answers.budget import BYTES_PER_TOKEN, ResponseBudget
 from vector_memory.answers.mapping import READ_WITH, memory_entry, observations_on, provenance, succession_of
 from vector_memory.answers.models import ObservationNote, to_second
 from vector_memory.domain import utc_now
@@ -21,7 +21,7 @@ from vector_memory.domain.validation import check_range, parse_id
 from vector_memory.errors import NotFoundError, VectorMemoryError, where
 from vector_memory.reading.export import ExportFolders
 from vector_memory.storage.base import Reader, Storage
-from vector_memory.storage.records import Memory, StoredChunk
+from vector_memory.storage.records import Memory, StoredChunk, Told
 
 if TYPE_CHECKING:
     from vector_memory.writing.writer import MemoryWriter  # needs numpy, which the first answers do not wait for
@@ -39,7 +39,7 @@ class AccessRecorder:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._counts = True
-        self._pending: queue.SimpleQueue[list[int] | None] = queue.SimpleQueue()
+        self._pending: queue.SimpleQueue[list[int] | Told | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="access-recorder", daemon=True)
         self._thread.start()
 
@@ -47,6 +47,12 @@ class AccessRecorder:
         """Count that memories were returned whole, in the background; do nothing if storage is read-only."""
         if memory_ids and self._counts and not self._storage.read_only:
             self._pending.put(list(memory_ids))
+
+    def told(self, session_id: str, client: str, text: str, memory_ids: Sequence[int], *, is_recap: bool) -> None:
+        """Count a recap or recall, and what is read of it later, in the background."""
+        if memory_ids and not self._storage.read_only:
+            tokens = -(-len(text.encode()) // BYTES_PER_TOKEN)
+            self._pending.put(Told(session_id, client, is_recap, tokens, utc_now(), memory_ids))
 
     def silent(self) -> Self:
         """Return a recorder that counts nothing; do not close it."""
@@ -61,21 +67,25 @@ class AccessRecorder:
 
     def _run(self) -> None:
         while (first := self._pending.get()) is not None:
-            batch, more = self._rest(first)
+            batch, more = self._rest([first])
             try:
                 with self._storage.write() as writer:
-                    writer.record_access(batch, utc_now())
+                    for told in batch:
+                        if isinstance(told, Told):
+                            writer.record_told(told)
+                    read = [number for ids in batch if not isinstance(ids, Told) for number in ids]
+                    writer.record_access(read, utc_now())
             except Exception as error:  # later counts may succeed
                 reason = error if isinstance(error, VectorMemoryError) else where(error)
                 logger.warning("Access counts were not written (%s): %s", counted(len(batch), "read"), reason)
             if not more:
                 return
 
-    def _rest(self, batch: list[int]) -> tuple[list[int], bool]:
+    def _rest(self, batch: list[list[int] | Told]) -> tuple[list[list[int] | Told], bool]:
         """Add everything pending to the batch; False if the request to stop was among it."""
         with contextlib.suppress(queue.Empty):
             while (following := self._pending.get_nowait()) is not None:
-                batch.extend(following)
+                batch.append(following)
             return batch, False
         return batch, True
 

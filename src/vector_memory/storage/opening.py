@@ -15,7 +15,7 @@ from vector_memory.errors import denied
 from vector_memory.extras import extra
 from vector_memory.settings import MemoryAddress
 from vector_memory.storage.base import Reader, Storage, Writer
-from vector_memory.storage.records import Derived, History, Lease, Memory
+from vector_memory.storage.records import Derived, History, Lease, Memory, Told
 
 if TYPE_CHECKING:
     from vector_memory.storage.teams import TeamTables
@@ -115,6 +115,10 @@ class LimitedWriter:
     def record_access(self, memory_ids: Sequence[int], now: str) -> None:
         with self.whole.unlimited():
             self.whole.record_access(memory_ids, now)
+
+    def record_told(self, told: Told) -> None:
+        with self.whole.unlimited():
+            self.whole.record_told(told)
 
     def _seen(self, newer_id: int, older_ids: Iterable[int]) -> list[int]:
         """Return the visible ones of the older memories. Raises NotFoundError if the newer one is hidden."""

@@ -214,11 +214,34 @@ class SessionCounts:
     latest_created: str | None
 
 
+class Told(NamedTuple):
+    """A recap or recall that a session's agent was given: the memories in it, and its length."""
+
+    session_id: str
+    client: str
+    is_recap: bool
+    tokens: int
+    told_at: str
+    memory_ids: Sequence[int]
+
+
+class RecallCounts(NamedTuple):
+    """What hooks have added to the sessions of a client. `used`: recaps and recalls of which a memory was read."""
+
+    client: str
+    sessions: int
+    tokens: int
+    recaps: int
+    recalls: int
+    used: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryCounts:
     """The statistics of a whole memory. The times are None if it is empty."""
 
     memory_counts: dict[str, int] = field(default_factory=dict)
+    recalls: list[RecallCounts] = field(default_factory=list)
     total_memories: int
     total_chunks: int
     total_sessions: int

@@ -20,12 +20,12 @@ from engine_memories import (
     new_memory,
     unit_vector,
 )
-from vector_memory.domain import MemoryKind, NewMemory, Project, Scope
+from vector_memory.domain import MemoryKind, NewMemory, Project, Scope, utc_now
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError
 from vector_memory.storage.base import Storage
 from vector_memory.storage.queries import keywords
 from vector_memory.storage.queries.deletions import DeletedTexts
-from vector_memory.storage.records import History, Span
+from vector_memory.storage.records import History, RecallCounts, Span, Told
 
 SESSIONS = map("session {}".format, count())
 
@@ -229,6 +229,25 @@ def test_reads_are_counted_one_by_one(storage: Storage) -> None:
     with storage.read() as reader:
         found = reader.memories.get_all([first, second])
     assert [(found[one].access_count, found[one].accessed_at) for one in (first, second)] == [(3, "2027"), (1, "2027")]
+
+
+def test_what_was_told_is_used_once_it_is_read_within_a_day(storage: Storage) -> None:
+    first, second = add(storage, new_memory("first")), add(storage, new_memory("second"))
+    told = Told("one", "gemini", is_recap=True, tokens=9, told_at=utc_now(), memory_ids=[first, second, 10**9])
+    with storage.write() as writer:
+        writer.record_told(told)
+        writer.record_told(told._replace(told_at=utc_now(25 * 3600), is_recap=False))
+        writer.record_told(told._replace(session_id="two", client="qwen"))
+    counts = RecallCounts("gemini", sessions=1, tokens=18, recaps=1, recalls=1, used=0)
+    used = []
+    for ids in ([], [second], [first]):
+        with storage.write() as writer:
+            writer.record_access(ids, "2027")
+        with storage.read() as reader:
+            gemini, qwen = reader.sessions.statistics().recalls
+        assert gemini._replace(used=0) == counts
+        used.append((gemini.used, qwen.used))
+    assert used == [(0, 0), (1, 1), (1, 1)]
 
 
 def test_the_means_of_vectors_are_those_of_all_passages_and_read_without_their_much_longer_states(

@@ -312,6 +312,11 @@ def _print_memory_stats(found: MemoryStatsResult, address: MemoryAddress) -> Non
         left = found.without_vectors > found.pending_vectors
         advice = ", ".join(filter(None, [coming, "run `vector-memory backfill`" if left else ""]))
         facts["to do" if left else "pending"] = f"{missing} without vectors: {advice}"
+    for told in found.recalls:
+        facts[f"recall, {one_line(told.client)}"] = (
+            f"{told.tokens_per_session:,} tokens a session on average in {counted(told.sessions, 'session')}; "
+            f"{counted(told.recaps, 'recap')}, {counted(told.recalls, 'recall')}, {told.used:,} used"
+        )
     out.print(facts_table({name: value for name, value in facts.items() if value}))
 
 

@@ -7,7 +7,7 @@ compared as SQLite does have the collation "C".
 from vector_memory.domain.fields import REVISION, FieldType
 from vector_memory.storage.queries import tables
 
-VERSION = 22 + REVISION
+VERSION = 23 + REVISION
 """The version of these tables. Until the first release, schemas of all other versions are refused."""
 
 # One row. Every writer locks it first, and gets its ids from it: so ids ascend in the order of commits.

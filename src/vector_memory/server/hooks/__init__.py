@@ -37,6 +37,8 @@ class HookTools(Middleware):
         try:
             if event := capture.event_of(context.fastmcp_context, arguments):
                 added = await getattr(capture, name)(event)
+                if added:
+                    event.count(added)
         except asyncio.CancelledError:
             if event:
                 event.untell()

@@ -101,6 +101,12 @@ class Event:
         if known := self.conversation.heard.get(self.session_id):
             known.has_prompt, known.told = self.told_before[0], set(self.told_before[1])
 
+    def count(self, text: str) -> None:
+        """Count what the answer adds to the session. Costs it no time."""
+        known, (had_prompt, told) = self.conversation.heard[self.session_id], self.told_before
+        is_recap = known.latest is None and not had_prompt
+        self.store.count_told(self.session_id, self.client, text, sorted(known.told - told), is_recap=is_recap)
+
 
 def event_of(context: Context | None, arguments: Mapping[str, Any]) -> Event | None:
     """Return the event that a call reports; None on a server without session tools, and for a sub-agent's task."""

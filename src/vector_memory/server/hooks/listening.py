@@ -33,10 +33,11 @@ MOST_BYTES = 2**26
 
 
 class Answer(NamedTuple):
-    """What a client reads, and what to do if its hook has not waited for it."""
+    """What a client reads, and what to do if its hook has not waited for it, or has."""
 
     text: bytes
     untold: Callable[[], None]
+    told: Callable[[], None] = lambda: None
 
 
 Handle = Callable[[bytes, Callable[[], None]], Awaitable[Answer | None]]
@@ -124,6 +125,8 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ha
             await writer.drain()
         except OSError:
             answer.untold()
+        else:
+            answer.told()
     finally:
         writer.close()
 

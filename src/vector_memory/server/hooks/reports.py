@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,9 @@ class Reports:
         given[HEARD_AT] = datetime.fromtimestamp(int(nanoseconds) / 1e9, UTC).isoformat()
         event = replace(capture.event_in(store, conversation, hooks.agent, given), taken=taken)
         told = await getattr(capture, f"hook_{name}")(event)
-        return Answer(hooks.answer(hooks.events[name], told).encode() if told and hooks.answer else b"", event.untell)
+        if not told or not hooks.answer:
+            return Answer(b"", event.untell)
+        return Answer(hooks.answer(hooks.events[name], told).encode(), event.untell, partial(event.count, told))
 
     def _project(self, memory: str, folder: str, *, is_named: bool) -> Project | None:
         """Return the project that a hook reports on; None if its memory is another one."""

@@ -3,10 +3,11 @@
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
+from hashlib import blake2b
 from itertools import starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vector_memory.domain import STORED, Chunk, MemoryKind, Scope
+from vector_memory.domain import STORED, Chunk, MemoryKind, Scope, utc_now
 from vector_memory.domain.fields import MEMORY_COLUMNS
 from vector_memory.domain.validation import LARGEST
 from vector_memory.errors import DatabaseError, expired_memory, no_memory
@@ -39,6 +40,7 @@ from vector_memory.storage.records import (
     Origin,
     StoredChunk,
     TagVectors,
+    Told,
 )
 
 if TYPE_CHECKING:
@@ -391,6 +393,10 @@ class MemoryQueries(OverVectors):
         return self.connection.fetch(memory_from_row, sql, parameters)
 
 
+SECONDS_TO_USE = 24 * 3600
+"""What a recap or recall has shown is used if it is read within this time."""
+
+
 class MemoryChanges(Queries):
     """Changes rows of memories."""
 
@@ -408,6 +414,18 @@ class MemoryChanges(Queries):
             where m.id = read.id
         """
         self.connection.later(sql, {"ids": list(memory_ids), "now": now})
+        sql = "update recalls set is_used = true where memory_id {among:ids} and told_at >= %(since)s and not is_used"
+        self.connection.later(sql, {"ids": list(memory_ids), "since": utc_now(SECONDS_TO_USE)})
+
+    def record_told(self, told: Told) -> None:
+        """Count a recap or recall. Memories that were deleted meanwhile are left out."""
+        sql = """
+            insert into recalls (memory_id, session, told_at, client, is_recap, tokens)
+            select id, %(session)s, %(told_at)s, %(client)s, %(is_recap)s, %(tokens)s
+            from session_memories where id {among:memory_ids}
+        """
+        session = blake2b(told.session_id.encode(), digest_size=7).digest()  # fits into an id
+        self.connection.later(sql, {**told._asdict(), "session": int.from_bytes(session)})
 
 
 # The chunks of memories: the rows of `memory_chunks`.

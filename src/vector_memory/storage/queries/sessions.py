@@ -9,7 +9,16 @@ from vector_memory.storage.connection import Counted, Query, value_of
 from vector_memory.storage.damaged import object_in, texts_in
 from vector_memory.storage.queries.filters import CURRENT, EXPIRED, PINNED, UNEXPIRED, ascii_lower, memory_filter
 from vector_memory.storage.queries.passages import OverVectors
-from vector_memory.storage.records import Activity, MemoryCounts, Moment, NamedBy, SessionCounts, SessionSummary, Span
+from vector_memory.storage.records import (
+    Activity,
+    MemoryCounts,
+    Moment,
+    NamedBy,
+    RecallCounts,
+    SessionCounts,
+    SessionSummary,
+    Span,
+)
 
 LISTED = """
 with mine as not materialized (
@@ -116,6 +125,15 @@ select (select count(*) from session_memories) - {of_expired("session_memories m
     (select count(*) from session_memories m where {{lacking}} and {UNEXPIRED}) as without_vectors,
     ({CREATED} limit 1) as earliest_created, ({CREATED} desc limit 1) as latest_created,
     (select model from embedding_models where is_current) as embedding_model, {{size}} as database_bytes
+"""
+
+TOLD = """
+select client, count(distinct session) as sessions, sum(tokens) as tokens, count(*) filter (where is_recap) as recaps,
+    count(*) filter (where not is_recap) as recalls, sum(used) as used
+from (
+    select client, session, is_recap, tokens, max(case when is_used then 1 else 0 end) as used
+    from recalls group by client, session, told_at, is_recap, tokens
+) told group by client order by client
 """
 
 
@@ -231,11 +249,12 @@ class SessionQueries(OverVectors):
     def statistics(self) -> MemoryCounts:
         """Return the statistics of the whole memory."""
         counts: MemoryCounts
-        (counts,), kinds = self.connection.batch(
+        (counts,), kinds, told = self.connection.batch(
             Query(MemoryCounts, OF_ALL.replace("{lacking}", self.vectors.lacking.condition)),
             Query(Counted, counted_by("memory_type")),
+            Query(RecallCounts, TOLD),
         )
-        return replace(counts, memory_counts=dict(kinds))
+        return replace(counts, memory_counts=dict(kinds), recalls=told)
 
     def find_names(self, by: NamedBy, part: str, scope: Scope, limit: int) -> tuple[list[str], int]:
         """Return up to `limit` names from the sessions of a scope that contain `part`, and their total number.

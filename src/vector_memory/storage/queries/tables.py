@@ -34,7 +34,8 @@ create table embedding_models (
 
 # `memory_lifecycle` is only for memories that expire, were superseded, are pinned or held. `provenance` has one row: a
 # random name of this memory, and up to which id it was copied from which other one. `traces` has keyed hashes of
-# deleted memories. Deleting a memory does not lower the frequency of a tag.
+# deleted memories. Deleting a memory does not lower the frequency of a tag. `recalls` has a row for each memory of a
+# recap or recall; `tokens` are those of the whole text. A session is a hash, so that its name can be deleted.
 KEPT = """
 create table memory_lifecycle (
     memory_id {id} primary key references session_memories(id) on delete cascade,
@@ -64,6 +65,17 @@ create table provenance (
     source text,
     last_copied {id} not null default 0
 ){options};
+
+create table recalls (
+    memory_id {id} not null references session_memories(id) on delete cascade,
+    session {id} not null,
+    told_at {text} not null,
+    client {text} not null,
+    is_recap {switch} not null,
+    tokens integer not null,
+    is_used {switch} not null default {off},
+    primary key (memory_id, session, told_at)
+){keyed};
 
 create table trace_keys (
     key {bytes} primary key

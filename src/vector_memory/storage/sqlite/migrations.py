@@ -26,7 +26,7 @@ RECORD_TABLE = (
 )
 
 
-VERSION = 30 + REVISION
+VERSION = 31 + REVISION
 """The version of the tables in `schema`. Until the first release, files of all other versions are refused."""
 
 OURS = {"schema_migrations", "session_memories", "memory_passages", "keyword_memories", "keyword_postings"}

@@ -45,6 +45,7 @@ function Home({ server, change }) {
         <a href="#/memories">All ${number.format(data.stats.total_memories)} memories</a>
       </section>
     </div>
+    ${data.stats.recalls.length > 0 && html`<${Recalls} recalls=${data.stats.recalls} />`}
     <section class="panel" aria-labelledby="health-title" ref=${health} tabindex="-1">
       <h2 id="health-title">Health</h2>
       <${Health} ...${checkup} />
@@ -114,6 +115,13 @@ function figuresOfMemory({ stats, sessions, checkup, health }) {
     found(checkup, () => health.current.focus()),
   ];
 }
+
+const Recalls = ({ recalls }) => html`<section class="panel" aria-labelledby="recalls-title">
+    <h2 id="recalls-title">Recall</h2>
+    <p class="hint">What hooks have told agents of earlier sessions. It was used if an agent read a memory in it within a day.</p>
+    <${Table} caption="By client" headings=${["Client", "Sessions", "Tokens a session", "Recaps", "Recalls", "Used"]}
+      rows=${recalls.map((one) => [one.client, ...[one.sessions, one.tokens_per_session, one.recaps, one.recalls, one.used].map((n) => number.format(n))])} />
+  </section>`;
 
 function found({ data, error }, show) {
   if (!data) return error ? ["–", "health: not checked"] : ["Checking …", "health"];
