@@ -120,6 +120,7 @@ class SessionMemoryStore:
         self._writer = MemoryWriter(storage, indexer, self._background, settings, self._room)
         self._scope, self._probes = self._writer.scope, Probes(budget, self._access.record)
         self._search = Search(storage, retriever, self._timer, budget, self._access.record)
+        self.count_told = self._access.told
         self.across = Across(storage, self._search, self._scope)
         self._changes = Changes(storage, retriever, self._timer, budget, self._access)
         self._documents = Documents(storage, budget, self._access, self._exports, self._writer)
@@ -269,10 +270,6 @@ class SessionMemoryStore:
     def get_memory_by_id(self, memory_id: str | int, offset: int = 0) -> documents.MemoryResult:
         """Return a memory, its content from character `offset` on, as far as it fits."""
         return self._documents.get(memory_id, offset)
-
-    def count_told(self, session_id: str, client: str, text: str, memory_ids: Sequence[int], *, is_recap: bool) -> None:
-        """Count what a hook's answer has added to a session, in the background."""
-        self._access.told(session_id, client, text, memory_ids, is_recap=is_recap)
 
     def describe_memory(self, memory_id: str | int) -> str:
         """Describe a memory in one line, for a question to the user. Does not count as a read."""

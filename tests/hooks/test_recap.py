@@ -11,7 +11,6 @@ import apsw
 import pytest
 
 from hook_texts import ANSWER, PROMPT, REPORT
-from vector_memory.answers.overview import RecallsOfClient
 from vector_memory.domain import MemoryKind, Project
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.embedder import Vectors
@@ -19,7 +18,7 @@ from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.reading import recap
 from vector_memory.server.hooks import capture
 from vector_memory.settings import Recall, SearchMode, ServerOptions, Settings
-from vector_memory.storage.records import Span
+from vector_memory.storage.records import RecallCounts, Span
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.transactions import SqliteReader
 from vector_memory.store import SessionMemoryStore
@@ -269,7 +268,7 @@ async def test_what_is_close_is_told_once(talking: Callable[..., Any]) -> None:
         assert await talk.prompt("new", f"{CLOSE} Tell me again.") is None
 
 
-def told_in(folder: Path) -> list[RecallsOfClient]:
+def told_in(folder: Path) -> list[RecallCounts]:
     """Return what hooks have told, as the memory's file says."""
     with SessionMemoryStore(folder / "memory.db", embedder=ToyEngine(), read_only=True) as store:
         return store.get_memory_stats().recalls
@@ -285,8 +284,7 @@ async def test_what_hooks_tell_is_counted_and_used_if_an_agent_reads_it(
         assert all(told)
     [counts] = told_in(tmp_path)
     assert (counts.sessions, counts.recaps, counts.recalls, counts.used) == (2, 2, 1, 1)
-    assert counts.tokens > sum(map(len, told)) / 3
-    assert counts.tokens_per_session == round(counts.tokens / 2)
+    assert counts.tokens_per_session > sum(map(len, told)) / 3 / 2
     with SessionMemoryStore(tmp_path / "memory.db", embedder=ToyEngine()) as store:
         store.delete_memory(1)
         store.uncounted().get_memory_by_id(2)

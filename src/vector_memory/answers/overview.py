@@ -1,8 +1,9 @@
 """Results that count and list: sessions, timelines, statistics, cleanups."""
 
-from pydantic import Field, computed_field
+from pydantic import Field
 
 from vector_memory.answers import models
+from vector_memory.storage.records import RecallCounts
 
 
 class Counts(models.Result):
@@ -103,22 +104,6 @@ class ActivityResult(models.Result):
     hours: list[ActiveHour] = Field(default=[])
 
 
-class RecallsOfClient(models.Value):
-    """What hooks have added to a client's sessions. `used`: recaps and recalls of which a memory was read."""
-
-    client: str
-    sessions: int
-    tokens: int
-    recaps: int
-    recalls: int
-    used: int
-
-    @computed_field
-    def tokens_per_session(self) -> int:
-        """Return the mean of the sessions to which something was added."""
-        return round(self.tokens / self.sessions)
-
-
 class MemoryStatsResult(Counts):
     """Counts of the whole file. `embedding_model` is the model that computed its vectors.
 
@@ -128,7 +113,7 @@ class MemoryStatsResult(Counts):
     total_sessions: int = 0
     total_agents: int = 0
     pending_vectors: int = 0
-    recalls: list[RecallsOfClient] = Field(default=[])
+    recalls: list[RecallCounts] = Field(default=[])
     embedding_model: str | None = None
     database_bytes: int = 0
 

@@ -136,8 +136,7 @@ class Overview:
         """Return the statistics of the whole file."""
         with self._storage.read() as reader:
             counts, pending = reader.sessions.statistics(), reader.vectors.pending(EVERYTHING).memories
-        recalls = [overview.RecallsOfClient(**each._asdict()) for each in counts.recalls]
-        return overview.MemoryStatsResult(**asdict(counts) | {"recalls": recalls}, pending_vectors=pending)
+        return overview.MemoryStatsResult(**asdict(counts), pending_vectors=pending)
 
     def memory(self, memory_id: str | int) -> MemoryEntry:
         """Return a memory in full. Does not count as a read."""

@@ -225,12 +225,13 @@ class Told(NamedTuple):
     memory_ids: Sequence[int]
 
 
-class RecallCounts(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallCounts:
     """What hooks have added to the sessions of a client. `used`: recaps and recalls of which a memory was read."""
 
     client: str
     sessions: int
-    tokens: int
+    tokens_per_session: int
     recaps: int
     recalls: int
     used: int

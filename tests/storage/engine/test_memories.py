@@ -238,14 +238,14 @@ def test_what_was_told_is_used_once_it_is_read_within_a_day(storage: Storage) ->
         writer.record_told(told)
         writer.record_told(told._replace(told_at=utc_now(25 * 3600), is_recap=False))
         writer.record_told(told._replace(session_id="two", client="qwen"))
-    counts = RecallCounts("gemini", sessions=1, tokens=18, recaps=1, recalls=1, used=0)
+    counts = RecallCounts(client="gemini", sessions=1, tokens_per_session=18, recaps=1, recalls=1, used=0)
     used = []
     for ids in ([], [second], [first]):
         with storage.write() as writer:
             writer.record_access(ids, "2027")
         with storage.read() as reader:
             gemini, qwen = reader.sessions.statistics().recalls
-        assert gemini._replace(used=0) == counts
+        assert replace(gemini, used=0) == counts
         used.append((gemini.used, qwen.used))
     assert used == [(0, 0), (1, 1), (1, 1)]
 

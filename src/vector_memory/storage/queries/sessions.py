@@ -128,8 +128,8 @@ select (select count(*) from session_memories) - {of_expired("session_memories m
 """
 
 TOLD = """
-select client, count(distinct session) as sessions, sum(tokens) as tokens, count(*) filter (where is_recap) as recaps,
-    count(*) filter (where not is_recap) as recalls, sum(used) as used
+select client, count(distinct session) as sessions, sum(tokens) / count(distinct session) as tokens_per_session,
+    count(*) filter (where is_recap) as recaps, count(*) filter (where not is_recap) as recalls, sum(used) as used
 from (
     select client, session, is_recap, tokens, max(case when is_used then 1 else 0 end) as used
     from recalls group by client, session, told_at, is_recap, tokens
