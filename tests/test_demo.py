@@ -138,11 +138,23 @@ def test_memory_that_cannot_be_opened_is_explained(folder: Path, tmp_path: Path)
     assert ended.stderr == "vector-memory: The file is not an SQLite database: choose another --database-path.\n"
 
 
+def test_the_projects_own_pages_answer_the_questions_but_the_last_one_and_the_first_one_soon() -> None:
+    shown = finished("demo", cwd=PROJECT_DOCS).stdout
+    first, others = shown.split("Pages 10 documents")
+    asked = r"^(Chunks|Sections|Documents)  (.*?) +\d+ ms\n  +(?:0\.\d\d +)?(.*?) *$"
+    found = re.findall(asked, first, re.MULTILINE), re.findall(asked, others, re.MULTILINE)
+    pages = ("questions.md", "reliability.md", "orchestrators.md", "No match: nothing here answers the question.")
+    grains = ("Chunks", "Sections", "Documents", "Chunks")
+    assert found[0] + found[1] == list(zip(grains, PROJECT_QUESTIONS, pages, strict=True))
+    assert len(found[0]) == 1
+
+
 def test_default_is_the_projects_own_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a folder the demo has pages of this project's docs, and of no other's, and questions that they answer."""
     subject = find_subject(None, limit=100)
     assert subject.folder == PROJECT_DOCS
     assert subject.questions == PROJECT_QUESTIONS
+    assert 0 < subject.first < 5
     assert len([file for file in subject.files if file.is_file()]) == 10
 
     (tmp_path / "index.md").touch()  # beside an installed package, as with `pip install --target`

@@ -4,6 +4,8 @@ import asyncio
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 
 from rich.console import Console
@@ -17,10 +19,11 @@ SERVER = (sys.executable, "-P", "-m", "vector_memory", "serve")
 def run_demo(folder: Path | None, *, questions: Sequence[str], limit: int, database: Path | None) -> None:
     """Store the Markdown files of `folder` and print what each question finds at all three granularities.
 
-    Without `questions`, three suitable ones are chosen and asked at one granularity each. Without `database`, a
-    temporary one is used. Raises VectorMemoryError.
+    Without `questions`, suitable ones are chosen and asked at one granularity each. Without `database`, a temporary one
+    is used. Raises VectorMemoryError.
     """
     subject = find_subject(folder, limit)
+    subject = replace(subject, first=0) if questions else subject
     asked = [(grain, question) for question in questions for grain in GRAINS]
     output = Output(Console())
     output.intro(subject)
@@ -29,5 +32,5 @@ def run_demo(folder: Path | None, *, questions: Sequence[str], limit: int, datab
         from vector_memory.cli.demo.running import Demo
     with tempfile.TemporaryDirectory(prefix="vector-memory-demo-") as scratch:
         demo = Demo(SERVER, database or Path(scratch, "memory.db"), Path(scratch, "server.log"), output)
-        asyncio.run(demo.run(subject, asked or list(zip(GRAINS, subject.questions, strict=False))))
+        asyncio.run(demo.run(subject, asked or list(zip(cycle(GRAINS), subject.questions))))
     output.next_steps("uv run main.py" if Path(sys.argv[0]).name == "main.py" else "vector-memory", database)

@@ -33,27 +33,34 @@ SUFFIXES = {".md", ".markdown"}
 
 PROJECT_DOCS = Path(__file__).parents[4] / "docs"
 PROJECT_PAGES = (
-    *("choosing.md", "concepts.md", "files.md", "forgetting.md", "hooks.md", "orchestrators.md"),
-    *("questions.md", "reliability.md", "superseding.md", "tutorial.md"),
+    *("questions.md", "concepts.md", "choosing.md", "errors.md", "orchestrators.md"),
+    *("plugin.md", "quality.md", "reliability.md", "speed.md", "superseding.md"),
 )
-"""Pages that answer the questions, and others that do not: storing all would take a minute on a slow machine."""
+"""Pages that answer the questions, and short others: storing all would take a minute on a slow machine."""
+PAGES_FIRST = 3
+"""So many are stored before the first question: it is answered while a user still looks."""
 
 PROJECT_QUESTIONS = (
     "Does it need a network connection?",
-    "Can I lose memories when the power goes out?",
+    "What if the power fails during a store?",
     "How does one agent hand its work over to another?",
+    "Which fertilizer do tomatoes need?",
 )
 HEADINGS_ASKED = 3
 
 
 @dataclass(frozen=True)
 class Subject:
-    """The demo's input: a folder, its Markdown files (`left_out` more exceed the limit), and questions."""
+    """The demo's input: a folder, its Markdown files (`left_out` more exceed the limit), and questions.
+
+    The first `first` files, if not 0, answer the first question.
+    """
 
     folder: Path
     files: list[Path]
     left_out: int
     questions: Sequence[str]
+    first: int = 0
 
     def title(self, file: Path) -> str:
         """Return the title of a stored file: its path in the folder."""
@@ -73,7 +80,10 @@ def find_subject(folder: Path | None, limit: int) -> Subject:
     if not found:
         raise ConfigurationError(f"There are no Markdown files in {folder}: choose another folder.")
     files = found[:limit]
-    return Subject(folder, files, len(found) - len(files), PROJECT_QUESTIONS if own_docs else _asked_by_headings(files))
+    left_out = len(found) - len(files)
+    if own_docs:
+        return Subject(folder, files, left_out, PROJECT_QUESTIONS, first=PAGES_FIRST)
+    return Subject(folder, files, left_out, _asked_by_headings(files))
 
 
 def _markdown_files(folder: Path) -> Iterator[Path]:
@@ -222,10 +232,13 @@ class Output:
         results.add_column(justify="right", style="cyan")
         results.add_column(ratio=1)
         for found in answer.results:
-            results.add_row(score_column(found.score), self._finding(found, question))
+            results.add_row(
+                score_column(found.score), self._finding(found, found.title or getattr(answer, "title", None), question)
+            )
         self._console.print(Padding(results, (0, 0, 0, 2)), width=self._width)
         if not answer.results:
-            self._print(f"  {one_line(answer.message or '')}", style="yellow")
+            said, _, _ = one_line(answer.message or "").partition(". ")
+            self._print(f"  {said.removesuffix('.')}.", style="yellow")
 
     def next_steps(self, program: str, database: Path | None) -> None:
         """Print the next steps: the command that gives an agent a memory, and what else to try."""
@@ -240,8 +253,8 @@ class Output:
     def _print(self, text: str, style: str = "") -> None:
         self._console.print(Text(text, style=style), width=self._width)
 
-    def _finding(self, found: Found, question: str) -> Text:
-        lines = [Text(one_line(found.title or ""), style="bold")]
+    def _finding(self, found: Found, title: str | None, question: str) -> Text:
+        lines = [Text(one_line(title or ""), style="bold")]
         if path := path_of(found):
             lines.append(Text(path, style="green"))
         shown = excerpt_line(text_of_result(found), set(query_terms(question)), 2 * (self._width - 14))

@@ -46,8 +46,13 @@ class Demo:
             async with AsyncExitStack() as stack:
                 with self.output.waiting("Starting the server"):
                     client = await stack.enter_async_context(Client(transport))
-                self.output.stored(await self._store(client, subject), self.database)
-                for grain, question in asked:
+                stored, first = Pages(), subject.first
+                for files, questions in ((subject.files[:first], asked[: bool(first)]), (subject.files[first:], ())):
+                    await self._store(client, subject, files, stored)
+                    for grain, question in questions:
+                        await self._ask(client, grain, question)
+                self.output.stored(stored, self.database)
+                for grain, question in asked[bool(first) :]:
                     await self._ask(client, grain, question)
         except (RuntimeError, MCPError) as error:
             said = self.log.read_text(encoding="utf-8").splitlines()
@@ -55,11 +60,12 @@ class Demo:
                 f"The server stopped. {said[-1].removeprefix('vector-memory: ') if said else error}"
             ) from error
 
-    async def _store(self, client: Client[StdioTransport], subject: Subject) -> Pages:
-        stored = Pages()
+    async def _store(
+        self, client: Client[StdioTransport], subject: Subject, files: Sequence[Path], stored: Pages
+    ) -> None:
         started = time.perf_counter()
-        with self.output.progress(len(subject.files)) as advance:
-            for file in subject.files:
+        with self.output.progress(len(files)) as advance:
+            for file in files:
                 title = subject.title(file)
                 advance(title)
                 try:
@@ -70,8 +76,7 @@ class Demo:
                     stored.skip(title, error.strerror or "cannot be read")
                 else:
                     stored.add(title, text, await self._store_report(client, title, text))
-        stored.seconds = time.perf_counter() - started
-        return stored
+        stored.seconds += time.perf_counter() - started
 
     async def _store_report(self, client: Client[StdioTransport], title: str, text: str) -> StoreMemoryResult:
         arguments = {"agent_id": AGENT, "session_id": SESSION, "title": title, "content": text}
