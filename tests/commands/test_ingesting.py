@@ -36,6 +36,19 @@ def stored(path: Path) -> list[dict[str, Any]]:
     return [entry.model_dump() for entry in entries if entry]
 
 
+def test_a_text_is_stored_as_it_is_in_the_session_of_the_project_and_the_day(tmp_path: Path, run: Run) -> None:
+    ended = run("store", "-5 degrees is too cold.", "--title", "Cold", "--tags", "x")
+    assert ended.out.startswith(f"Stored memory 1 in session {tmp_path.name}-")
+    run("store", "Deploy on Tuesdays.", "--kind", "knowledge_base", "--title", "Deployments", "--category", "rules")
+    first, second = stored(tmp_path / "memory.db")
+    assert [first[name] for name in ("content", "title", "agent_id", "tags")] == [
+        "-5 degrees is too cold.", "Cold", "command-line", ["x"],
+    ]  # fmt: skip
+    assert (second["memory_type"], second["session_id"]) == ("knowledge_base", None)
+    assert run("store", "-5 degrees is too cold.").code == 1
+    assert run("store").err.startswith("vector-memory: TEXT is required: ")
+
+
 @pytest.mark.usefixtures("notes")
 def test_a_folder_is_stored_with_titles_and_sources(tmp_path: Path, run: Run) -> None:
     """Markdown and text below it, each under its first heading or its name, without hidden and foreign folders."""

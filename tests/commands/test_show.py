@@ -13,6 +13,7 @@ from memory_files import bytes_of
 from search.test_corrections import CORRECTION, FACT, OTHERS, QUESTION
 from vector_memory.answers.models import FoundMemory
 from vector_memory.cli.commands.search import marked
+from vector_memory.cli.flags import TO_BEGIN
 from vector_memory.domain import MemoryKind
 from vector_memory.search.across import merged_by_score
 from vector_memory.settings import DEFAULT_MODEL
@@ -47,7 +48,8 @@ def test_showing_creates_no_memory(words: list[str], tmp_path: Path, run: Run) -
     ended = run(*words, "--database-path", tmp_path / "typo.db")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err == (
-        f"vector-memory: There is no memory at {tmp_path / 'typo.db'}: set its path with --database-path.\n"
+        f"vector-memory: There is no memory at {tmp_path / 'typo.db'}. {TO_BEGIN} "
+        "Is it elsewhere? Name its file with --database-path.\n"
         if "--json" not in words
         else ended.err
     )
@@ -179,6 +181,13 @@ def test_stats_count_the_memory_and_a_session(run: Run) -> None:
         "reviewer": 1,
     }
     assert "3 in 1 chunk" in run("stats", "outage").out
+
+
+def test_an_empty_memory_says_how_to_begin(tmp_path: Path, run: Run) -> None:
+    SessionMemoryStore(tmp_path / "empty.db", TOY).store_memory("report", "Gone.", session_id="s", agent_id="a")
+    assert run("delete", "1", "--yes", "--database-path", tmp_path / "empty.db").code == 0
+    for words in (["list"], ["search", "lock"]):
+        assert TO_BEGIN in " ".join(run(*words, "--database-path", tmp_path / "empty.db").out.split())
 
 
 def test_stats_show_what_hooks_have_added_to_the_sessions_of_each_client(memory: Path, run: Run) -> None:

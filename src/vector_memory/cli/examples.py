@@ -40,6 +40,10 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "demo": "on the documentation of vector-memory",
         "demo notes --question 'how do we deploy?'": "on your own files",
     },
+    "store": {
+        "store 'The staging database is on port 5433.'": "a finding",
+        "store 'Deploy on Tuesdays only.' --kind knowledge_base --title Deployments": "what holds for all sessions",
+    },
     "ingest": {
         "ingest docs": "all files of a folder, into the session `docs`",
         "ingest docs --sync": "replace edited files, delete the memories of deleted ones",

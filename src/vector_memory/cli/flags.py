@@ -209,11 +209,16 @@ else:
 MemoryId = Annotated[str, Parameter(help="Id of a memory, as printed by search and timeline.")]
 
 
+TO_BEGIN = 'To begin: `vector-memory store "TEXT"`, `ingest FOLDER`, or `install` for your agents.'
+
+
 def existing(place: DatabaseLocation) -> MemoryAddress:
     """Return where the memory is. Raises ConfigurationError if its file does not exist."""
     address = place.address()
     if isinstance(address, Path) and not is_file(address):
-        raise ConfigurationError(f"There is no memory at {address}: set its path with --database-path.")
+        raise ConfigurationError(
+            f"There is no memory at {address}. {TO_BEGIN} Is it elsewhere? Name its file with --database-path."
+        )
     return address
 
 

@@ -10,6 +10,7 @@ Server:
   demo             store a folder of Markdown files and ask questions about it
 
 Store and search:
+  store            store a text
   ingest           store Markdown and text files
   search           search by meaning and words
   list             list memories of any kind, latest first

@@ -22,6 +22,7 @@ COMMANDS = {
     "uninstall": "install:uninstall",
     "ui": "serve:ui",
     "demo": "serve:demo",
+    "store": "ingest:store",
     "ingest": "ingest:ingest",
     "search": "search:search",
     "list": "show:list_",

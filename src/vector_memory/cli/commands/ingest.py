@@ -1,10 +1,11 @@
-"""The command that stores files."""
+"""The commands that store texts and files."""
 
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Annotated
 
@@ -15,11 +16,12 @@ from vector_memory.cli.commands.ingestion import STANDARD_INPUT, Ingestion, Left
 from vector_memory.cli.commands.transfer import how_to_complete
 from vector_memory.cli.flags import Flags, KindOfFiles, StoreFlags, Switch, creatable, files_of
 from vector_memory.cli.terminal import console, one_line, print_json, printable, resumable, say
-from vector_memory.domain import TRAITS, MemoryFields, MemoryKind, Scope
+from vector_memory.domain import TRAITS, MemoryFields, MemoryKind, Project, Scope
 from vector_memory.domain.text import counted
 from vector_memory.domain.times import check_lifetime
 from vector_memory.errors import ConfigurationError, VectorMemoryError
 from vector_memory.files.syncing import Outcome, State
+from vector_memory.settings.locations import project_folder, real_path
 
 LINES_SHOWN = 20
 
@@ -61,6 +63,27 @@ class Facts:
         Scope(**{name: fields[name] for name in names})  # type: ignore[literal-required]
         check_lifetime(self.ttl_days, self.expires_at)
         return fields
+
+
+def store(
+    text: Annotated[str, Parameter(help="What to remember, in quotes.", allow_leading_hyphen=True)],
+    /,
+    *,
+    title: Annotated[str | None, Parameter(help="Its title.")] = None,
+    session: Annotated[str | None, Parameter(help="Session; default: that of the project and the day.")] = None,
+    kind: Annotated[KindOfFiles, Parameter(help="Kind of the memory.")] = MemoryKind.REPORT,
+    facts: Facts = Facts(),
+    here: StoreFlags = StoreFlags(),
+) -> None:
+    """Store a text as a memory."""
+    address = creatable(here.place)
+    if session is None and TRAITS[kind].session_scoped:
+        project = Project.at(project_folder(), real_path(address) if isinstance(address, Path) else None)
+        session = project.session_on(date.today().isoformat())
+    with here.store(address) as opened:
+        receipt = opened.store_memory(kind, text, **(facts.fields(session) | {"title": title}))
+    place = f" in session {one_line(receipt.session_id)}" if receipt.session_id else ""
+    here.tell(receipt.model_dump(), f"Stored memory {receipt.memory_id}{place}. To find it: vector-memory search WORDS")
 
 
 def ingest(

@@ -14,6 +14,7 @@ from rich.text import Text
 from vector_memory.answers.models import FoundChunk, FoundMemory, FoundSection
 from vector_memory.cli.commands.show import without_superseded
 from vector_memory.cli.flags import (
+    TO_BEGIN,
     Filters,
     StoreFlags,
     Switch,
@@ -31,7 +32,7 @@ from vector_memory.settings import MAX_RESPONSE_TOKENS
 from vector_memory.store import SessionMemoryStore
 from vector_memory.texts.terms import query_terms, terms, with_letters_for_marks
 
-EMPTY = "The memory is empty."
+EMPTY = f"The memory is empty. {TO_BEGIN}"
 NO_RESULTS = "No memories match: leave out a filter, or use other words."
 
 

@@ -20,6 +20,7 @@ from vector_memory.answers.overview import (
     TimelineResult,
 )
 from vector_memory.cli.flags import (
+    TO_BEGIN,
     AsOfTime,
     Filters,
     FiltersInSession,
@@ -207,7 +208,7 @@ def print_list(found: TimelineResult, *, is_filtered: bool) -> None:
         shown = f"{len(found.entries):,} of {found.total_memories:,} memories; use --limit for more"
         out.print(Text(shown, style="dim"))
     elif not found.entries:
-        out.print("No memories match: leave out a filter." if is_filtered else "The memory is empty.")
+        out.print("No memories match: leave out a filter." if is_filtered else f"The memory is empty. {TO_BEGIN}")
     print_superseded(found)
 
 
