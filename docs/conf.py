@@ -55,7 +55,7 @@ def add_navigation(_: Sphinx, page: str, source: list[str]) -> None:
         return
     for section in source[0].split("\n## ")[1:]:
         title, _, text = section.partition("\n")
-        pages = re.findall(r"^\| \[[^\]]*\]\(([\w/-]+)\.md\)", text, re.MULTILINE)
+        pages = re.findall(r"^\| \**\[[^\]]*\]\(([\w/-]+)\.md\)", text, re.MULTILINE)
         source[0] += "\n".join(["", "```{toctree}", ":hidden:", f":caption: {title}", "", *pages, "```", ""])
 
 

@@ -78,7 +78,7 @@ REFUSED = [
     (["sevre"], {}, 'Unknown command "sevre". Did you mean "serve"? Run `vector-memory --help` to list'),
     *(
         ([word], {}, f'Unknown command "{word}". Run `vector-memory --help` to list the commands.')
-        for word in ("store", "restor", "delte", "clenup", "unistall", "remove", "sessoin")
+        for word in ("restor", "delte", "clenup", "unistall", "remove", "sessoin")
     ),
     (["restore", "copy.db", "--overwite"], {}, "Unknown option: --overwite. Run `vector-memory restore --help`"),
     (["show", "1", "--sessions"], {}, "Unknown option: --sessions. Run `vector-memory show --help`"),

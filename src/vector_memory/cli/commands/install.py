@@ -1,6 +1,9 @@
 # ruff: noqa: PLR0913 - a command's parameters are its flags
 """The commands that connect a client to this server, and disconnect it."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -147,8 +150,11 @@ def install(
     how: HowFlags = How(),
 ) -> int:
     """Connect a coding agent: adds the tools, and hooks that store and recall on their own. Asks before any change."""
-    from vector_memory.clients.editing.planning import command_line, memory_flags
+    from vector_memory.clients.editing.planning import CALLED, command_line, installed, memory_flags
 
+    if command := installed():
+        say(f"Connecting {command}, which is installed, and not this clone, which may move.\n")
+        return subprocess.call([command, *sys.argv[1:]], env={**os.environ, CALLED: "1"})  # noqa: S603 - the user's own
     if database_path is not None and database_url is not None:
         raise ConfigurationError("Name one memory: --database-path or --database-url.")
     here = _file(database_path) or _database(database_url, database_password_file)
@@ -333,6 +339,8 @@ def _where(place: "ClientConfiguration") -> str:
 
 
 def _say_what_follows(one: Installation) -> None:
+    from vector_memory.clients.editing.planning import clone
+
     client = one.place.client
     say(f"Connected {client.title}. {client.approval[one.place.scope]}")
     if client.untrusted and not one.is_trusted:
@@ -341,6 +349,8 @@ def _say_what_follows(one: Installation) -> None:
     if one.with_hooks:
         say(HOOKS)
     say(f"The memory is {_memory(one.place, one.words)}.")
+    if folder := clone():
+        say(f"It starts from the clone {folder}: after moving that, run this again.")
     if client.checked_with:
         say(f"To check: `{client.checked_with}`.")
     if client.instructions:

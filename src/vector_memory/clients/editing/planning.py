@@ -1,6 +1,7 @@
 """What this server has in the files of a client, and what has to change to connect the client or disconnect it."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -396,6 +397,26 @@ def shared_memory() -> Path:
     if home is None:
         raise ConfigurationError("No home directory to keep the memory in: name a file with --database-path.")
     return home / ".vector-memory" / "memory.db"
+
+
+def clone() -> Path | None:
+    """Return the clone that this runs in; None if it is installed."""
+    folder = Path(__file__).parents[4]
+    return folder if (folder / "pyproject.toml").is_file() else None
+
+
+CALLED = "VECTOR_MEMORY_CALLED_BY_CLONE"
+"""Is set for the installed command: it may be a script that calls a clone."""
+
+
+def installed() -> str | None:
+    """Return the installed command, if this runs in a clone, which may move."""
+    here = clone()
+    if here is None or CALLED in os.environ:
+        return None
+    found = filter(None, (shutil.which(NAME, path=folder) for folder in os.get_exec_path()))
+    mine = here.resolve(), Path(sys.prefix).resolve()
+    return next((one for one in found if not any(map(Path(one).resolve().is_relative_to, mine))), None)
 
 
 def program() -> list[str]:
