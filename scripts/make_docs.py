@@ -21,7 +21,7 @@ from pydantic import BaseModel
 
 from vector_memory.answers.models import Result
 from vector_memory.cli import main as cli
-from vector_memory.cli.arguments import MODELS, accepted
+from vector_memory.cli.arguments import MODELS, accepted, flowing
 from vector_memory.cli.commands import COMMANDS, app
 from vector_memory.cli.examples import examples_of
 from vector_memory.clients.client import CommandHooks, FileOf, InstallScope
@@ -135,14 +135,15 @@ def commands() -> Iterator[str]:
     yield ""
     yield (
         "The tables list the command's own arguments. [Configuration](configuration.md) describes the flags that are "
-        "settings, and their variables."
+        "settings, and their variables. Commands that use a memory accept `--database-path`, `--working-dir` and "
+        "`--database-url`."
     )
     yield ""
     for name in COMMANDS:
         arguments = [argument for argument in app[name].assemble_argument_collection() if argument.show]
         own = [argument for argument in arguments if not is_setting(argument) and argument.name != "*"]
         settings = [code(argument.name) for argument in arguments if is_setting(argument)]
-        yield from (f"## {name}", "", inspect.cleandoc(app[name].help), "")
+        yield from (f"## {name}", "", flowing(app[name].help), "")
         if own:
             yield from table(["Argument", "Default", "Meaning"], [row(argument) for argument in own])
         if settings:

@@ -1,11 +1,13 @@
 """The command line: flags, variables, refusals, and what it does not import."""
 
+import inspect
 import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -312,6 +314,20 @@ def test_each_command_shows_examples_that_it_understands(command: str, capsys: p
         words = shlex.split(line.rpartition("vector-memory ")[2].partition(">")[0].rstrip(')"'))
         function, bound, _ = commands.app.parse_args(words, exit_on_error=False, print_error=False)
         assert (function.__name__.strip("_"), bound is not None) == (command.replace("-", "_"), True)
+
+
+def test_flags_that_name_the_memory_take_one_line_of_a_commands_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("stats", "ingest", "doctor"):
+        serve(command, "--help")
+        lines = [line for line in capsys.readouterr().out.splitlines() if "--database-path" in line]
+        assert lines == [commands.LOCATION_HELP]
+
+
+def test_help_is_wrapped_once_however_narrow_the_terminal_is() -> None:
+    for columns in (50, 66):
+        said = run("ingest", "--help", env={"COLUMNS": str(columns)}).stdout.split("Arguments")[0]
+        text = " ".join(inspect.cleandoc(commands.app["ingest"].help).split("\n\n")[1].split())
+        assert "\n".join(line.rstrip() for line in said.splitlines()).count("\n".join(textwrap.wrap(text, columns)))
 
 
 def test_a_switch_is_listed_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from inspect import cleandoc
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args
@@ -65,6 +66,7 @@ NEVER_SUGGESTED = {
 """Commands and flags that replace or delete something."""
 
 DEFAULT_COMMAND = "serve"
+WITHIN_PARAGRAPH = re.compile(r"(?<=\S)\n(?=\S)")
 WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}(\.0)?")
 OF_ALL = ("--help", "-h", "--version")
 """Flags of the program itself; other flags without a command belong to the default command."""
@@ -80,10 +82,18 @@ def run(app: App, words: Sequence[str]) -> None:
         words = [DEFAULT_COMMAND, *words]
     if words[0] not in (*app, *OF_ALL):
         raise UsageError(_unknown_command(words[0], list(app)))
+    if words[0] in app and {"--help", "-h"}.intersection(words):
+        command = app[words[0]]
+        command.help = flowing(command.help)
     try:
         app(_joined_switches(words), exit_on_error=False, print_error=False)
     except CycloptsError as error:
         raise UsageError(_explained(error)) from error
+
+
+def flowing(text: str) -> str:
+    """Return the help of a command without line breaks in its paragraphs, which would be wrapped once more."""
+    return WITHIN_PARAGRAPH.sub(" ", cleandoc(text))
 
 
 def fill_from_environment(_app: App, _commands: tuple[str, ...], arguments: ArgumentCollection) -> None:

@@ -29,7 +29,9 @@ M = TypeVar("M", bound=BaseModel)
 Flags = Parameter(name="*")
 """Makes a flag of each field of a class."""
 
-LocationFlags = Annotated[DatabaseLocation, Parameter(name="*")]
+LocationFlags = Annotated[DatabaseLocation, Parameter(name="*", show=False)]
+"""The memory that a command uses: a line below its flags names them, and `serve --help` describes them."""
+
 DatabaseFlags = Annotated[DatabaseServer, Parameter(name="*")]
 SettingsFlags = Annotated[Settings, Parameter(name="*")]
 HiddenSettingsFlags = Annotated[Settings, Parameter(name="*", show=False)]

@@ -14,6 +14,7 @@ VARIABLES_HELP = (
     "Every setting of `vector-memory serve --help` is accepted as a flag or as an environment variable: --log-level is "
     "VECTOR_MEMORY_LOG_LEVEL. Flags take precedence."
 )
+LOCATION_HELP = "Another memory: --database-path FILE, --working-dir DIR or --database-url URL."
 SWITCHES_HELP = "--no- turns a switch off, as in --no-warm-start-embedding-model."
 
 COMMANDS = {
@@ -68,11 +69,18 @@ app = App(
     default_parameter=Parameter(negative=()),
 )
 
+WITHOUT_MEMORY = {
+    *("serve", "install", "uninstall", "demo", "copy", "models", "fetch-model", "completion"),
+    *("database", "namespace", "token", "audit"),
+}
+"""Commands that use no memory, or name it in a way of their own."""
+
 WITHOUT_SETTINGS = {"install", "uninstall", "copy", "completion"}
 """Commands that accept no settings."""
 
 for _name, _function in COMMANDS.items():
     _notes = f"{SWITCHES_HELP}\n\n{VARIABLES_HELP}" if _name == "serve" else VARIABLES_HELP
+    _notes = _notes if _name in WITHOUT_MEMORY else f"{LOCATION_HELP}\n\n{_notes}"
     _notes = "" if _name in WITHOUT_SETTINGS else _notes
     _place = _function if "." in _function else f"{__name__}.{_function}"
     app.command(_place, name=_name, help_epilogue=f"{examples_of(_name)}\n\n{_notes}")
