@@ -23,7 +23,7 @@ COMMANDS = {
     "uninstall": "install:uninstall",
     "ui": "serve:ui",
     "demo": "serve:demo",
-    "store": "ingest:store",
+    "store": "ingest:store_",
     "ingest": "ingest:ingest",
     "search": "search:search",
     "list": "show:list_",

@@ -65,7 +65,7 @@ class Facts:
         return fields
 
 
-def store(
+def store_(
     text: Annotated[str, Parameter(help="What to remember, in quotes.", allow_leading_hyphen=True)],
     /,
     *,

@@ -150,9 +150,9 @@ def install(
     how: HowFlags = How(),
 ) -> int:
     """Connect a coding agent: adds the tools, and hooks that store and recall on their own. Asks before any change."""
-    from vector_memory.clients.editing.planning import CALLED, command_line, installed, memory_flags
+    from vector_memory.clients.editing.planning import CALLED, command_line, installed_elsewhere, memory_flags
 
-    if command := installed():
+    if command := installed_elsewhere():
         say(f"Connecting {command}, which is installed, and not this clone, which may move.\n")
         return subprocess.call([command, *sys.argv[1:]], env={**os.environ, CALLED: "1"})  # noqa: S603 - the user's own
     if database_path is not None and database_url is not None:

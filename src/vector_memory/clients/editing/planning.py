@@ -409,7 +409,7 @@ CALLED = "VECTOR_MEMORY_CALLED_BY_CLONE"
 """Is set for the installed command: it may be a script that calls a clone."""
 
 
-def installed() -> str | None:
+def installed_elsewhere() -> str | None:
     """Return the installed command, if this runs in a clone, which may move."""
     here = clone()
     if here is None or CALLED in os.environ:
