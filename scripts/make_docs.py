@@ -58,6 +58,7 @@ TABLES = {
     "session_memories": "One row for each memory of any kind, with its text exactly as stored.",
     "memory_lifecycle": "When memories expire and are superseded, and which are pinned; only of those.",
     "supersessions": "Which memory supersedes which.",
+    "file_evidence": "The files that memories are about, as paths, lines and hashes, without their text.",
     "memory_chunks": "The chunks of memories, with their place in the text.",
     "embedding_models": "The models that made vectors: one, unless it is being changed. New vectors are of one.",
     "memory_passages": "What is embedded: at least one window of each chunk, and of each memory without chunks.",

@@ -3,17 +3,19 @@
 from collections.abc import Collection, Sequence
 from copy import copy
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, Self, Unpack, cast
 
 from vector_memory.answers import documents, models, overview
 from vector_memory.answers.budget import ResponseBudget
 from vector_memory.domain import ANY, MemoryFields, MemoryKind, NewMemory, Page, Scope, SearchMode, SearchOrder, Window
+from vector_memory.domain.evidence import Content
 from vector_memory.embedding import Embedder, EmbeddingModel, load_embedder
 from vector_memory.extras import extra
 from vector_memory.reading.changes import Changes
 from vector_memory.reading.context import TaskContext
 from vector_memory.reading.documents import AccessRecorder, Documents
+from vector_memory.reading.evidence import Checkout, verify
 from vector_memory.reading.export import ExportFolders
 from vector_memory.reading.memory_pages import MemoryPages
 from vector_memory.reading.overview import Overview, Statistics
@@ -55,6 +57,13 @@ Notify = Progress | None
 Stream = IO[bytes]
 
 
+def read_lines(folder: Path, path: PurePosixPath) -> Content | None:
+    """Return the lines of a project's file, unless it is ignored."""
+    from vector_memory.files.folder import content_of  # noqa: PLC0415 - most files have not changed
+
+    return content_of(folder, path)
+
+
 class SessionMemoryStore:
     """An open memory. Thread-safe; several processes may have the same memory open.
 
@@ -91,12 +100,17 @@ class SessionMemoryStore:
         files = [address] if isinstance(address, Path) else []
         self._exports = ExportFolders(export_folders or [export_folder_of(address)], [*files, *other_databases])
         self._room = MemoryLimit()
+        self._checkout = Checkout(read_lines, files[0] if files else None)
         self._assemble(storage)
         self.intake = Intake(None if read_only else outbox_of_memory(address), self._writer)
 
     def limit(self, memories: int | None) -> None:
         """Limit the number of memories, counting those of other processes; None: no limit."""
         self._room.most = memories
+
+    def work_in(self, project: Path | None) -> None:
+        """Compare evidence with the files in a folder; None: they are on another machine."""
+        self._checkout.work_in(project)
 
     def limited_to(self, names: Collection[str]) -> Self:
         """Return a view of this store limited to these sessions. It shares everything; do not close it."""
@@ -119,11 +133,12 @@ class SessionMemoryStore:
         retriever = Retriever(storage, self._model, self._background, settings)
         self._writer = MemoryWriter(storage, indexer, self._background, settings, self._room)
         self._scope, self._probes = self._writer.scope, Probes(budget, self._access.record)
-        self._search = Search(storage, retriever, self._timer, budget, self._access.record)
         self.count_told = self._access.told
+        notes_on = self._checkout.notes
+        self._search = Search(storage, retriever, self._timer, budget, self._access.record, notes_on)
         self.across = Across(storage, self._search, self._scope)
         self._changes = Changes(storage, retriever, self._timer, budget, self._access)
-        self._documents = Documents(storage, budget, self._access, self._exports, self._writer)
+        self._documents = Documents(storage, budget, self._access, self._exports, self._writer, notes_on)
         self._task_context = TaskContext(storage, retriever, budget, self._access)
         self._statistics, self._review = Statistics(storage, budget), Review(storage, budget)
         self._deletion, self._overview, self._superseding = Deletion(storage), Overview(storage), Superseding(storage)
@@ -132,12 +147,12 @@ class SessionMemoryStore:
         vocabulary, self._transfer = Vocabulary(storage, self._model), Transfer(storage, indexer, self._writer)
         self._backfill = Backfill(storage, indexer, vocabulary)
         self._reembedding = Reembedding(storage, indexer, self._backfill)
-        notes = Search(storage, retriever, self._timer, budget, None, READ_WITH_TOOL)
+        notes = Search(storage, retriever, self._timer, budget, None, notes_on, READ_WITH_TOOL)
         self.tagged = TaggedMemories(
             storage, vocabulary, self._writer, notes, self._documents, self._deletion, settings.memory_limit
         )
         self.tags, self.batches = TagListing(storage, budget), Batches(storage, indexer, settings)
-        self.past, self.explaining = Past(storage, retriever), Explaining(storage, retriever)
+        self.past, self.explaining = Past(storage, retriever, notes_on), Explaining(storage, retriever)
 
     def __enter__(self) -> Self:
         return self
@@ -194,7 +209,9 @@ class SessionMemoryStore:
         `on_progress(done, total)` counts passages. `captured`: by a hook or an import, not by an agent; the setting
         `redact` distinguishes them. Raises DuplicateMemoryError, NotFoundError, ValidationError.
         """
-        return self._writer.store(NewMemory.of(memory_type, content, **fields), on_progress, captured=captured)
+        memory = NewMemory.of(memory_type, content, **fields)
+        memory = self._checkout.with_evidence(memory, in_text=self.settings.evidence_in_text)
+        return self._writer.store(memory, on_progress, captured=captured)
 
     def search_scoped(
         self, scope: Scope, page: Page = PAGE, *, latest_first: bool = True
@@ -334,6 +351,10 @@ class SessionMemoryStore:
     def reject(self, memory_id: str | int) -> models.Result:
         """Delete a memory that is held back, for good. Only people may."""
         return self._holding.reject_one(memory_id)
+
+    def verify(self, scope: Scope) -> overview.VerifyResult:
+        """List what no longer holds of the evidence of a scope's memories."""
+        return verify(self._storage, self._checkout.notes, self._scope(scope))
 
     def find_names(self, column: NamedBy, part: str = "", session_id: str | None = None) -> tuple[list[str], int]:
         """Return up to 100 names of sessions, agents or tasks that contain `part`, and their total number."""

@@ -47,7 +47,7 @@ class ExpandedChunkResult(models.ReportsResult, models.Succession):
     chunks: list[ChunkEntry] = Field(default=[])
 
 
-class DocumentResult(models.ReportsResult, models.Succession):
+class DocumentResult(models.ReportsResult, models.Succession, models.Evidenced):
     """A document as stored, or the part of it that fits."""
 
     memory_id: int

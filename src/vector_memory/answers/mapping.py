@@ -1,7 +1,7 @@
 """Converts stored memories to results."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
 from types import MappingProxyType
@@ -12,6 +12,7 @@ from vector_memory.answers.budget import cut
 from vector_memory.domain import AsOf, MemoryKind, Scope, Way
 from vector_memory.storage.base import Reader
 from vector_memory.storage.connection import Steps, read
+from vector_memory.storage.queries.evidence import EvidenceOf
 from vector_memory.storage.queries.memories import Hidden
 from vector_memory.storage.records import Memory, Origin
 
@@ -33,6 +34,9 @@ NOTED = 20
 NOTE = 150
 
 READ_WITH = "get_memory_by_id"
+
+EvidenceNotes = Callable[[EvidenceOf], Mapping[int, list[models.EvidenceNote]]]
+"""Tells for the evidence of memories, by their ids, whether it still holds."""
 
 LINKED = 100
 """Maximum number of memories that an answer names as replacing another one, or replaced by it."""

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr
 
 from vector_memory.domain import MatchLevel, best_of
+from vector_memory.domain.evidence import EvidenceState
 
 DECIMALS = 3
 
@@ -83,6 +84,7 @@ MATCH = "strong: it probably answers; related: on the topic; weak"
 LATER = "Newer memories on its subject, which may correct it; the newest first"
 LATER_MORE = "Further ones"
 OBSERVATIONS = "Corrections of the report, and additions"
+EVIDENCE = "Files it is about, and whether they have changed since"
 COPIES = "Older memories that say the same"
 NEXT_CURSOR = "Set if a list goes on: send it as cursor, and nothing doubles while others store"
 REDACTED = "Private parts and secrets removed"
@@ -219,6 +221,30 @@ class Ranked(Related):
     similarity: Share | None = SCOPED_MATCH
 
 
+class EvidenceNote(Value):
+    """Lines of a file that a memory is about, or all of it, and whether they are still as they were.
+
+    `state`: unverified if this server cannot compare them.
+    """
+
+    path: str
+    lines: str | None = unless_empty()
+    state: EvidenceState
+    moved_to: str | None = unless_empty(description="The lines now")
+    commit: str | None = unless_empty()
+
+    @property
+    def place(self) -> str:
+        """The path with the lines."""
+        return f"{self.path}:{self.lines}" if self.lines else self.path
+
+
+class Evidenced(Value):
+    """A memory, or a part of one, that may be about files."""
+
+    evidence: list[EvidenceNote] = unless_empty([], EVIDENCE)
+
+
 class Succession(Value):
     """Which memories replaced a memory, and which it replaced."""
 
@@ -226,7 +252,7 @@ class Succession(Value):
     supersedes: list[int] = unless_empty([], "It replaced these")
 
 
-class MemoryEntry(StoredText, Succession):
+class MemoryEntry(StoredText, Succession, Evidenced):
     """A whole memory."""
 
     description: str | None
@@ -359,7 +385,7 @@ class SharedProvenance(Value):
     created_at: Time | None = unless_empty()
 
 
-class FoundChunk(Ranked, Observed, SharedProvenance, InContext, Succession):
+class FoundChunk(Ranked, Observed, SharedProvenance, InContext, Succession, Evidenced):
     """A chunk that matched. `similarity` is the cosine of its best passage, None if only words were compared."""
 
     chunk_id: int
@@ -386,7 +412,7 @@ class FoundChunk(Ranked, Observed, SharedProvenance, InContext, Succession):
         return Omitted(id=self.chunk_id, characters=len(self.chunk_content))
 
 
-class FoundSection(Ranked, Observed, SharedProvenance, Succession, Joinable):
+class FoundSection(Ranked, Observed, SharedProvenance, Succession, Evidenced, Joinable):
     """A section with matching chunks. `similarity` is the mean of theirs, None if only words were compared."""
 
     memory_id: int

@@ -44,6 +44,19 @@ class TimelineResult(models.Result):
     superseded: int = models.unless_zero(models.SUPERSEDED)
 
 
+class VerifiedLine(models.EvidenceNote):
+    """Evidence that no longer holds."""
+
+    memory_id: int
+
+
+class VerifyResult(models.Result):
+    """What no longer holds of the evidence of memories. `counts`: of each state."""
+
+    lines: list[VerifiedLine] = Field(default=[])
+    counts: dict[str, int] = Field(default={})
+
+
 class ReviewedMemory(models.Value):
     """A memory in a review. `content` is its first words."""
 

@@ -74,6 +74,10 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "review --dismiss 7": "nothing stored after 7 corrects it",
         "review --accept 9 --reject 8": "9 may be found from now on, 8 is deleted",
     },
+    "verify": {
+        "verify": "what no longer holds in the project of the current folder",
+        "verify --session sprint-12 --json": "of a session, for programs",
+    },
     "report": {
         "report monday --open": "write monday.html and open it",
         "report --all -o pages": "a page for each session",

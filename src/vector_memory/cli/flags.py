@@ -18,6 +18,7 @@ from vector_memory.domain.text import near
 from vector_memory.domain.times import beginning_of, end_of
 from vector_memory.errors import ConfigurationError, NotFoundError, ValidationError
 from vector_memory.settings import DEFAULT_DIM, DatabaseLocation, DatabaseServer, MemoryAddress, Settings, full_path
+from vector_memory.settings.locations import checkout_folder
 from vector_memory.storage.base import Storage
 from vector_memory.storage.opening import open_storage
 
@@ -119,7 +120,10 @@ class StoreFlags(MemoryFlags):
         """Set up logging, and open the memory at an address, or the one that exists. Raises ConfigurationError."""
         from vector_memory.store import SessionMemoryStore
 
-        return SessionMemoryStore(self.log(address or existing(self.place), level), self.settings, read_only=read_only)
+        address = self.log(address or existing(self.place), level)
+        store = SessionMemoryStore(address, self.settings, read_only=read_only)
+        store.work_in(checkout_folder())
+        return store
 
 
 @Flags

@@ -19,6 +19,7 @@ Store and search:
   timeline         list what was stored in a session, when and by whom
   stats            count the memories of a session or of the whole file
   review           list memories that may be out of date
+  verify           list memories about files that have changed
   report           write an HTML page of a session, or of each
 
 Import and export:

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from vector_memory.domain import validation
+from vector_memory.domain.evidence import Evidence as Evidence
+from vector_memory.domain.evidence import parse_evidence
 from vector_memory.domain.fields import ANY as ANY
 from vector_memory.domain.fields import FILTERS, MEMORY_COLUMNS
 from vector_memory.domain.fields import STORED as STORED
@@ -127,6 +129,7 @@ class MemoryFields(TypedDict, total=False):
     expires_at: str | None
     sources: Sequence[str] | None
     came_from: CameFrom
+    evidence: Sequence[Mapping[str, Any]] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +138,7 @@ class NewMemory:
 
     `supersedes`: the ids of memories it replaces. `expires_at`: None for never. `ttl_days`: instead, the number of days
     from storing it, by the clock of the database. `awaits`: the rule that holds it back until a person accepts it.
+    `evidence`: the files that it is about.
     """
 
     kind: MemoryKind
@@ -154,6 +158,7 @@ class NewMemory:
     ttl_days: float | None = None
     came_from: CameFrom = field(default_factory=CameFrom)
     awaits: str | None = None
+    evidence: tuple[Evidence, ...] = ()
 
     @classmethod
     def of(cls, kind: MemoryKind | str, content: str, **fields: Unpack[MemoryFields]) -> "NewMemory":
@@ -192,6 +197,7 @@ class NewMemory:
             expires_at=check_lifetime(ttl_days, fields.get("expires_at")),
             ttl_days=ttl_days,
             came_from=came_from,
+            evidence=parse_evidence(fields.get("evidence")),
             **sent,
         )
 

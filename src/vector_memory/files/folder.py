@@ -20,8 +20,9 @@ from operator import attrgetter
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from vector_memory.domain.evidence import Content
 from vector_memory.domain.text import text_in
-from vector_memory.domain.user_files import open_regular
+from vector_memory.domain.user_files import open_regular, read_up_to
 from vector_memory.domain.validation import check_text
 from vector_memory.errors import MemoryStorageError, NotFoundError, ValidationError
 from vector_memory.files.syncing import FileStatus
@@ -290,6 +291,26 @@ DAILY_NAME = re.compile(r"\d{4}-\d{2}-\d{2}\.md")
 
 WRITE_ATTEMPTS = 5
 """An editor may replace the file that is being written. More replacements in a row are not expected."""
+
+
+def content_of(root: Path, path: PurePosixPath) -> Content | None:
+    """Return the lines of a file below a root; None: it is ignored, linked, too long, or cannot be read."""
+    rules = rules_above(root)
+    try:
+        for depth, name in enumerate(path.parts):
+            folder, is_folder = PurePosixPath(*path.parts[:depth]), depth + 1 < len(path.parts)
+            with opened_parent(root, folder.parts, make=False) as parent:
+                rules = (*rules, *rules_of(parent, PurePosixPath(), folder))
+                if is_ignored(folder / name, rules, is_folder=is_folder):
+                    return None
+                if not is_folder:
+                    with opened_file(parent, name) as file, os.fdopen(file, "rb", closefd=False) as stream:
+                        before = os.fstat(file)
+                        data = read_up_to(stream, MAX_FILE_BYTES)
+                    return Content.of(data, before.st_size, before.st_mtime_ns)
+    except OSError:
+        pass
+    return None
 
 
 class MemoryFolder:

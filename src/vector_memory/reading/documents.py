@@ -13,7 +13,14 @@ import yaml
 
 from vector_memory.answers import documents
 from vector_memory.answers.budget import BYTES_PER_TOKEN, ResponseBudget
-from vector_memory.answers.mapping import READ_WITH, memory_entry, observations_on, provenance, succession_of
+from vector_memory.answers.mapping import (
+    READ_WITH,
+    EvidenceNotes,
+    memory_entry,
+    observations_on,
+    provenance,
+    succession_of,
+)
 from vector_memory.answers.models import ObservationNote, to_second
 from vector_memory.domain import utc_now
 from vector_memory.domain.text import counted
@@ -107,12 +114,14 @@ class Documents:
         access: AccessRecorder,
         exports: ExportFolders,
         writer: "MemoryWriter",
+        evidence: EvidenceNotes,
     ) -> None:
         self._storage = storage
         self._budget = budget
         self._access = access
         self._exports = exports
         self._writer = writer
+        self._evidence = evidence
 
     def get(self, memory_id: str | int, offset: int, *, read_with: str = READ_WITH) -> documents.MemoryResult:
         """Return a memory with its content from `offset` on. `read_with`: the tool that reads the rest of a cut one."""
@@ -199,11 +208,13 @@ class Documents:
         return answer
 
     def _find(self, memory_id: str | int) -> tuple[Memory, list[ObservationNote], dict[str, Any]]:
-        """Return a memory, the observations on it, and its succession."""
+        """Return a memory, the observations on it, and its succession and evidence."""
         number = parse_id("memory_id", memory_id)
         with self._storage.read() as reader:
             memory = existing_memory(reader, number)
-            return memory, observations_on(reader, [memory]), succession_of(reader, number)
+            observations, succession = observations_on(reader, [memory]), succession_of(reader, number)
+            evidence = reader.evidence.of([number])
+        return memory, observations, succession | {"evidence": self._evidence(evidence).get(number, [])}
 
 
 def existing_memory(reader: Reader, number: int) -> Memory:

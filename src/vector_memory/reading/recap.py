@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from vector_memory.answers.mapping import EvidenceNotes
 from vector_memory.answers.models import to_second
 from vector_memory.domain import ANY, LAST, MemoryKind, Project, Scope
 from vector_memory.domain.validation import MAX_QUERY
+from vector_memory.reading.evidence import no_longer
 from vector_memory.search import Retriever
 from vector_memory.search.judge import judged
 from vector_memory.search.later import newer_memories
@@ -22,6 +24,9 @@ PROMPTS, REPORTS = 3, 5
 """Maximum number of prompts and reports in a recap."""
 LOOKED_THROUGH = 4
 """Multiple of a part's maximum length that is read: removing white space shortens it."""
+
+MARKED, PATH = 3, 80
+"""Maximum number of pieces of evidence that no longer hold, and of characters of each path."""
 
 RECALLED = 3
 EXCERPT = 480
@@ -54,9 +59,10 @@ class Mention:
 class Past:
     """Finds earlier sessions and summarizes them."""
 
-    def __init__(self, storage: Storage, retriever: Retriever) -> None:
+    def __init__(self, storage: Storage, retriever: Retriever, evidence: EvidenceNotes) -> None:
         self._storage = storage
         self._retriever = retriever
+        self._evidence = evidence
 
     def latest_in(self, session_id: str, before: str) -> str | None:
         """Return the time of the latest memory of a session before a time; None if there is none."""
@@ -79,7 +85,7 @@ class Past:
             session_id = reader.sessions.latest(project, besides)
             if session_id is None:
                 return None
-            return recap_of(reader, session_id, besides, owns_memory=project.owns_memory)
+            return self._marked(reader, recap_of(reader, session_id, besides, owns_memory=project.owns_memory))
 
     def near(self, prompt: str, besides: str, known: Collection[int], *, is_shared: bool = False) -> Mention | None:
         """Return up to three memories close to a prompt, in at most 2,200 characters; None if none is close.
@@ -96,7 +102,15 @@ class Past:
             retrievals = [self._retriever.within(reader, question, scope) for scope in RECALLED_SCOPES]
             if retrievals[0].question.vector is None:
                 return None
-            return self._mention_nearby(retrievals, besides, known, is_shared=is_shared)
+            return self._marked(reader, self._mention_nearby(retrievals, besides, known, is_shared=is_shared))
+
+    def _marked(self, reader: Reader, told: Mention | None) -> Mention | None:
+        """Add a line on what no longer holds of the memories that a text mentions."""
+        wrong = no_longer(self._evidence(reader.evidence.of(told.ids))) if told else []
+        if told is None or not wrong:
+            return told
+        named = [f"memory {one.memory_id} ({condensed(one.place, PATH)} {one.state})" for one in wrong[:MARKED]]
+        return replace(told, text=f"{told.text}\nAbout files that have changed since: {', '.join(named)}.")
 
     def _mention_nearby(
         self, retrievals: Sequence[Retrieval], besides: str, known: Collection[int], *, is_shared: bool

@@ -16,13 +16,14 @@ from vector_memory.domain import LATEST, LINES, MemoryKind, Page, Scope, SearchM
 from vector_memory.errors import ValidationError
 from vector_memory.search import copies, judge
 from vector_memory.search.latency import SearchTimer
-from vector_memory.search.later import SHORT_BYTES, SHORT_TOKENS, LaterFields, beside, neighbours_of, with_superseding
+from vector_memory.search.later import SHORT_BYTES, SHORT_TOKENS, LaterFields, beside, neighbours_of, with_field
 from vector_memory.search.messages import with_counts
 from vector_memory.search.rank import GROWTH, Hit
 from vector_memory.search.retrieval import MAX_DEPTH, NOTHING_AHEAD, Ahead, Expected, Retrieval, Retriever
 from vector_memory.storage import records
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.damaged import require_all
+from vector_memory.storage.queries.evidence import EvidenceOf
 
 CHUNKS_PER_SECTION = 5
 """Chunks to search for each requested section."""
@@ -167,7 +168,8 @@ def copies_of(
 class Search:
     """Searches one memory. `record_access` counts whole memories as read.
 
-    `read_with`: the tool that reads the rest of a memory that an answer cuts.
+    `evidence`: tells whether what memories are about still holds. `read_with`: the tool that reads the rest of a memory
+    that an answer cuts.
     """
 
     def __init__(
@@ -177,6 +179,7 @@ class Search:
         timer: SearchTimer,
         budget: ResponseBudget,
         record_access: Callable[[Sequence[int]], None] | None,
+        evidence: mapping.EvidenceNotes,
         read_with: str = mapping.READ_WITH,
     ) -> None:
         self._storage = storage
@@ -184,6 +187,7 @@ class Search:
         self._timer = timer
         self._budget = budget
         self._record_access = record_access
+        self._evidence = evidence
         self._read_with = read_with
 
     def chunks(
@@ -234,8 +238,11 @@ class Search:
             observations = mapping.observations_on(reader, memories, scope.as_of)
             superseded = mapping.superseded_in(reader, scope, [memory.id for memory in memories])
             shown = [memory.id for memory in memories[: page.limit]]
-            later = with_superseding(reader.run(self.retriever.later_of(reader, shown, scope, page)), superseded.by)
+            later, evidence = reader.together(
+                self.retriever.later_of(reader, shown, scope, page), reader.evidence.of.steps(shown)
+            )
             notes = [judge.nothing_stored(reader, scope)] if not memories and not (page.offset or after) else []
+        later = self._beside(later, superseded, evidence)
         found = [mapping.found_memory(memory, **later.get(memory.id, {})) for memory in memories[: page.limit]]
         said = judge.Judgement(notes=(*notes, *filter(None, [note])))
         listed, more = mapping.with_notes(found, observations), len(memories) > page.limit
@@ -257,7 +264,7 @@ class Search:
                 )
                 reader, ids = retrieval.reader, list(dict.fromkeys(match.memory_id for match in matches))
                 is_place_enough = grain.has_chunks and not form.cuts
-                chunks, sources, observations, around, superseded, later, newer = reader.together(
+                chunks, sources, observations, around, superseded, later, newer, evidence = reader.together(
                     reader.chunks.get_all.steps([match.id for match in matches] if grain.has_chunks else []),
                     copies.origins_of.steps(reader, ids, judgement.origins)
                     if is_place_enough
@@ -267,9 +274,10 @@ class Search:
                     mapping.superseded_in.steps(reader, scope, ids),
                     self.retriever.later_of(reader, ids, scope, page),
                     copies.newer_of.steps(reader, scope, ids if page.is_part else [], page),
+                    reader.evidence.of.steps(ids),
                 )
         require_all(sources, ids)
-        stored, later = Stored(chunks, sources), with_superseding(later, superseded.by)
+        stored, later = Stored(chunks, sources), self._beside(later, superseded, evidence)
         shown = [grain.shown(match, stored, later) for match in matches]
         if page.is_part:
             for result, match in zip(shown, matches, strict=True):
@@ -279,6 +287,11 @@ class Search:
         short = {one.memory_id for one in matches if one.memory_id in around and grain.is_short(one, stored)}
         around = {number: around[number] for number in short}
         return RankedPage(mapping.with_notes(shown, observations), judgement, around, more, left_out, superseded)
+
+    def _beside(self, later: LaterFields, superseded: mapping.Superseded, evidence: EvidenceOf) -> LaterFields:
+        """Return the fields of results that stand beside their texts."""
+        later = with_field(later, "superseded_by", superseded.by)
+        return with_field(later, "evidence", self._evidence(evidence))
 
     def _with_hits(self, kind: type[H], ranked: RankedPage, page: Page) -> H:
         found, around = ranked.found, ranked.neighbours

@@ -110,10 +110,9 @@ def later_fields(
     return {number: fields_of(newer, given) for number, newer in found.items()}
 
 
-def with_superseding(later: LaterFields, superseded: Mapping[int, list[int]]) -> LaterFields:
-    """Add the field `superseded_by`."""
-    numbers = later.keys() | superseded.keys()
-    return {number: {**later.get(number, {}), "superseded_by": superseded.get(number, [])} for number in numbers}
+def with_field(later: LaterFields, name: str, values: Mapping[int, list[Any]]) -> LaterFields:
+    """Add a field to those of memories."""
+    return {number: {**later.get(number, {}), name: values.get(number, [])} for number in later.keys() | values.keys()}
 
 
 @read

@@ -42,7 +42,7 @@ from vector_memory.settings import (
     Toolset,
     project_folder,
 )
-from vector_memory.settings.locations import real_path
+from vector_memory.settings.locations import checkout_folder, real_path
 
 if TYPE_CHECKING:
     from vector_memory.embedding import EmbeddingModel
@@ -278,6 +278,7 @@ class OneClient:
             model=self.model,
             read_only=self.offer.read_only,
         )
+        store.work_in(checkout_folder())
         if self.settings.embed_in_background:
             store.defer_vectors()
         self.store = self._kept(store)

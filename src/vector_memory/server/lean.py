@@ -104,6 +104,7 @@ WHAT = (
     "match",
     "superseded_by",
     "supersedes",
+    "evidence",
     "copies",
     *CONTENT,
     "content_end",

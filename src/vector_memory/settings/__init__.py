@@ -234,6 +234,11 @@ class Settings(BaseModel):
         description="Remove <private> parts and likely secrets before storing: from what hooks and imports store "
         "(captured), from everything (all), or not (off).",
     )
+    evidence_in_text: bool = Field(
+        default=False,
+        description="Keep paths with line numbers in the texts that agents store, such as `src/auth.py:42`, as "
+        "evidence: results then say whether these lines have changed.",
+    )
     retention: Annotated[str, AfterValidator(valid_rules)] = Field(
         default="",
         description="Days to keep memories, by kind, agent and session, such as "

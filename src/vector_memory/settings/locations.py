@@ -17,6 +17,7 @@ from vector_memory.settings.database_url import DatabaseUrl, MemoryAddress, chec
 # The Git repository that a folder is in, read from its files as gitrepository-layout(5) describes them.
 
 GIT_FILE = b"gitdir: "
+COMMIT = re.compile("[0-9a-f]{40,64}")
 BARE = re.compile(rb"^\s*(\[core\]\s*)?bare\s*(=\s*(true|yes|on|1))?\s*$", re.IGNORECASE | re.MULTILINE)
 
 
@@ -120,6 +121,25 @@ def _repository_at(work_tree: Path) -> Repository | None:
         return None
 
 
+def head_of(folder: Path) -> str | None:
+    """Return the commit that is checked out where a folder is; None if the files of Git do not say it."""
+    repository = repository_of(folder)
+    if repository is None:
+        return None
+    entry, shared = repository.work_tree / ".git", repository.git_folder
+    try:
+        head = ((named_in(entry) if entry.is_file() else entry) / "HEAD").read_text().strip()
+        name = head.removeprefix("ref: ")
+        if name != head:
+            packed = shared / "packed-refs"
+            lines = packed.read_text().splitlines() if packed.is_file() else []
+            listed = next((line.split()[0] for line in lines if line.endswith(f" {name}")), "")
+            head = (shared / name).read_text().strip() if (shared / name).is_file() else listed
+    except (OSError, ValueError):
+        return None
+    return head if COMMIT.fullmatch(head) else None
+
+
 def _is_listed(git_folder: Path, shared: Path, entry: Path) -> bool:
     """Return whether a repository lists a checkout: a foreign folder could name any repository as its own."""
     link = git_folder / "gitdir"
@@ -179,15 +199,30 @@ def project_of(folder: Path, held: str = MEMORY) -> Path:
     return next((place for place in inside for each in (MEMORY, held) if any(place.glob(each))), top)
 
 
+def client_folder() -> Path:
+    """Return the folder that the client works in. Raises ValueError."""
+    return full_path(Path(os.environ.get("CLAUDE_PROJECT_DIR") or Path.cwd()))
+
+
 def project_folder(held: str = MEMORY) -> Path:
     """Return the project that the client works in.
 
     Raises ConfigurationError if the client's path is invalid.
     """
     try:
-        return project_of(full_path(Path(os.environ.get("CLAUDE_PROJECT_DIR") or Path.cwd())), held)
+        return project_of(client_folder(), held)
     except ValueError as error:
         raise ConfigurationError(f"CLAUDE_PROJECT_DIR is invalid: {error}.") from None
+
+
+def checkout_folder() -> Path | None:
+    """Return the project as the client has it, which may be in a linked checkout; None if its path is invalid."""
+    try:
+        folder, project = real_path(client_folder()), project_folder()
+        above = len(main_checkout(folder).relative_to(project).parts)
+    except (ConfigurationError, OSError, ValueError):
+        return None
+    return (folder, *folder.parents)[above]
 
 
 def state_folder() -> Path | None:

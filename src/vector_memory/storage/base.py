@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
+from vector_memory.domain import Evidence
 from vector_memory.storage.queries.deletions import DeletionQueries
+from vector_memory.storage.queries.evidence import EvidenceQueries
 from vector_memory.storage.queries.insert import DuplicateQueries, MemoryInserts
 from vector_memory.storage.queries.lifecycle import LaterQueries, LifecycleQueries
 from vector_memory.storage.queries.memories import ChunkQueries, MemoryChanges, MemoryQueries, TagChanges, TagQueries
@@ -44,6 +46,7 @@ class Reader(DuplicateQueries, ABC):
         self.lifecycle = LifecycleQueries(self.connection)
         self.links = LaterQueries(self.connection)
         self.deletions = DeletionQueries(self.connection)
+        self.evidence = EvidenceQueries(self.connection)
         self.tags = TagQueries(vectors)
 
     def now(self) -> str:
@@ -179,10 +182,12 @@ class WholeMemory:
     memory: Memory
     chunks: Sequence[StoredChunk]
     passages: Sequence[StoredPassage] | None
+    evidence: Sequence[Evidence] = ()
 
     def equals(self, other: "WholeMemory") -> bool:
         """Return whether everything is equal, vectors bit by bit."""
-        return (self.memory, self.chunks, self.places()) == (other.memory, other.chunks, other.places())
+        mine, others = ((one.memory, one.chunks, one.places(), one.evidence) for one in (self, other))
+        return mine == others
 
     def is_same(self, other: "WholeMemory") -> bool:
         """Return whether it is the same memory, or an earlier state of it, however often it was read.

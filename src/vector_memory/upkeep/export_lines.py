@@ -8,6 +8,7 @@ import tempfile
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from operator import not_
 from pathlib import Path
 from typing import IO, Annotated, Any, Final, Literal, TypeVar
 
@@ -21,11 +22,13 @@ from vector_memory.domain import (
     SHARED_AGENT,
     TRAITS,
     Chunk,
+    Evidence,
     Fingerprint,
     MemoryKind,
     NewMemory,
     validation,
 )
+from vector_memory.domain.evidence import MAX_PATH, MOST
 from vector_memory.domain.text import without_nul
 from vector_memory.domain.times import utc
 from vector_memory.embedding.token_states import bytes_per_state
@@ -172,6 +175,21 @@ class MemoryKey(ReportKey):
     created_at: Time
 
 
+class EvidenceLine(Line):
+    """Lines of a file that a memory is about; see `domain.evidence`."""
+
+    path: Annotated[str, Field(min_length=1, max_length=MAX_PATH)]
+    first_line: Count | None = None
+    last_line: Count | None = None
+    at_commit: Name | None = None
+    project: str | None = None
+    lines_hash: Name | None = None
+    lines_sum: Count | None = None
+    file_hash: Name | None = None
+    file_size: Count | None = None
+    file_mtime: Annotated[int, Field(ge=0, lt=1 << 63)] | None = None
+
+
 class MemoryLine(Line):
     """A memory. Only the first three fields are required. `parent`: the report that an observation is about.
 
@@ -200,6 +218,7 @@ class MemoryLine(Line):
     pinned: bool = Field(default=False, exclude_if=lambda pinned: not pinned)
     parent: ReportKey | None = None
     supersedes: list[MemoryKey] = []
+    evidence: list[EvidenceLine] = Field(default=[], max_length=MOST, exclude_if=not_)
     chunks: list[ChunkLine] = []
     passages: list[PassageLine] = []
 
@@ -209,6 +228,7 @@ class MemoryLine(Line):
             kind=validation.parse_choice("memory_type", self.memory_type, MemoryKind),
             tags=validation.check_tags(self.tags),
             metadata=validation.check_metadata(self.metadata),
+            evidence=tuple(Evidence(**vars(one)) for one in self.evidence),
             **self.model_dump(include=UNCHANGED),
         )
 

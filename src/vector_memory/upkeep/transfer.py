@@ -195,6 +195,9 @@ def memory_line(
         **{name: getattr(memory, name) for name in export_lines.MemoryLine.model_fields if hasattr(memory, name)},
         parent=report_of(reader, memory),
         supersedes=[key_of(export_lines.MemoryKey, each) for each in reader.memories.get_all(superseded).values()],
+        evidence=[
+            export_lines.EvidenceLine(**asdict(one)) for one in reader.evidence.of([memory.id]).get(memory.id, ())
+        ],
         chunks=[
             export_lines.ChunkLine(
                 # The original server's headings may be longer than this one allows.

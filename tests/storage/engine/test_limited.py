@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from engine_memories import MODEL, add, content_hash, derived, new_memory, unit_vector
-from vector_memory.domain import STORED, MemoryKind, Project, Scope
+from vector_memory.domain import STORED, Evidence, MemoryKind, Project, Scope
 from vector_memory.errors import AccessDeniedError, NotFoundError
 from vector_memory.search.rank import WordWeights
 from vector_memory.storage.base import Reader, Storage, WholeMemory
@@ -37,7 +37,7 @@ REFUSED = """
     tags.canonical tags.vectors_of vectors.can_take_over vectors.embedded_passages vectors.mean_vectors
     vectors.next_leased vectors.next_without_vectors vectors.passages vectors.passages_of
 
-    add_chunks add_links add_model add_passages add_deletions add_vectors count_tag defer_missing_vectors
+    add_chunks add_evidence add_links add_model add_passages add_deletions add_vectors count_tag defer_missing_vectors
     discard_vectors end_leases expire hold insert_row keep note_deletion link next_ids note_progress raise_last_ids
     refresh release_leases remove_links renew_leases replace_vectors set_tag_vectors set_tags set_deletions settle
     take_over unlink
@@ -71,7 +71,8 @@ def fill(storage: Storage) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {"memory_ids": [], "chunk_ids": []}
     for name in ("seen", "hidden"):
         who = {"session_id": name, "agent_id": name, "tags": (name,), "task_code": name, "title": f"The {name} one"}
-        report = add(storage, new_memory(f"A {name} report of some length.", **who))
+        evidence = (Evidence(path=f"{name}.py"),)
+        report = add(storage, new_memory(f"A {name} report of some length.", **who, evidence=evidence))
         about = {**who, "metadata": {"parent_report_id": report, "project": "p", "corrects": True}}
         others = [
             add(storage, new_memory(f"{name} {kind} {number}", kind, **about), model=None if number else MODEL)
@@ -119,7 +120,7 @@ def arguments(reader: Reader, limited: Reader, ids: dict[str, list[int]]) -> dic
         "blocks": reader.upkeep.portions.blocks(0, 1), "memories": [WholeMemory(memory, [], None)],
         "tag": "x", "vector": None, "vectors": {"x": unit_vector("x")}, "derived": derived(new),
         "embedded": derived(new).embedded, "deletions": DeletedTexts([b"x"], []), "model_id": 1,
-        "model": reader.vectors.models()[0],
+        "model": reader.vectors.models()[0], "evidence": [Evidence(path="x")],
         "expires_at": "2030", "at": "2030", "last_ids": LastIds(1, 1), "last": LastIds(1, 1), "of": "memory",
         "key": {"content_hash": "x", "agent_id": "a", "session_id": "s", "session_iter": 1, "task_code": ""},
         "hold": "pending", "why": "x", "is_last": True, "pinned": True,

@@ -32,6 +32,7 @@ COMMANDS = {
     "timeline": "show:timeline",
     "stats": "show:stats",
     "review": "show:review",
+    "verify": "show:verify",
     "report": "vector_memory.extras.window.commands:report",
     "export": "transfer:export",
     "import": "transfer:import_",

@@ -18,6 +18,7 @@ from vector_memory.answers.overview import (
     SessionsResult,
     SessionStatsResult,
     TimelineResult,
+    VerifyResult,
 )
 from vector_memory.cli.flags import (
     TO_BEGIN,
@@ -28,12 +29,13 @@ from vector_memory.cli.flags import (
     MemoryId,
     OfAgent,
     Since,
+    StoreFlags,
     Switch,
     Until,
     require_session,
     window,
 )
-from vector_memory.cli.terminal import console, grid, moment, one_line, print_json, printable
+from vector_memory.cli.terminal import console, grid, moment, one_line, print_json, printable, say
 from vector_memory.domain import EVERYTHING, Scope
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import parse_id
@@ -356,6 +358,23 @@ def review(
                 change([parse_id("memory_id", one) for one in ids])
         found = reviewed.for_people(Scope(session_id=session), limit)
     here.show(found, print_review)
+
+
+def verify(*, filters: Filters = Filters(), here: StoreFlags = StoreFlags()) -> None:
+    """List memories about files of this project that have changed since, or are gone.
+
+    Files are named as evidence when a memory is stored.
+    """
+    with here.store(read_only=True) as store:
+        found = store.verify(filters.scope(filters.kind))
+    here.show(found, print_verified)
+
+
+def print_verified(found: VerifyResult) -> None:
+    """Print what no longer holds, and how much does."""
+    for line in found.lines:
+        say(printable(f"memory {line.memory_id}: {line.place} {line.state}"))
+    say(found.message or "")
 
 
 def print_review(found: PeoplesReview) -> None:

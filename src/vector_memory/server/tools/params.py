@@ -16,7 +16,16 @@ from fastmcp.dependencies import Depends
 from fastmcp.server.dependencies import get_context
 from fastmcp.tools import tool
 from mcp_types import ToolAnnotations
-from pydantic import BeforeValidator, Field, StrictBool, StrictFloat, StrictInt, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    WithJsonSchema,
+)
 
 from vector_memory.domain import LATEST, LINES, CameFrom, SearchMode, SearchOrder, Way
 from vector_memory.domain.fields import FILTERS, MEMORY_COLUMNS, FieldType
@@ -165,6 +174,26 @@ Sources = Annotated[
     list[str] | None, Field(description="URLs, files, memory:ID it comes from", fail_fast=True), FromJson
 ]
 Supersedes = Annotated[list[WholeNumber] | None, Field(description="Ids it replaces", fail_fast=True), FromJson]
+
+
+class EvidenceRef(BaseModel):
+    """Lines of a file in the project."""
+
+    path: str
+    lines: TextOrNumber | None = None
+    commit: str | None = None
+
+
+def _as_sent(files: list[EvidenceRef] | None) -> list[dict[str, Any]] | None:
+    return None if files is None else [one.model_dump(exclude_none=True) for one in files]
+
+
+Evidence = Annotated[
+    list[EvidenceRef] | None,
+    Field(description='Files it is about; lines: "42-60"', fail_fast=True),
+    FromJson,
+    AfterValidator(_as_sent),
+]
 
 # Queries and limits.
 Query = Annotated[str, Field(description="Question")]

@@ -20,6 +20,7 @@ BY_AGENT: params.Parameters = {
     "ttl_days": (params.TtlDays, None),
     "supersedes": (params.Supersedes, None),
     "sources": (params.Sources, None),
+    "evidence": (params.Evidence, None),
 }
 """The fields of any agent's memory in a session."""
 

@@ -14,6 +14,7 @@ from vector_memory.domain.fields import MEMORY_COLUMNS
 from vector_memory.storage.connection import Queries, Query, value_of
 from vector_memory.storage.damaged import as_json
 from vector_memory.storage.queries.deletions import Deleted, DeletionChanges
+from vector_memory.storage.queries.evidence import EvidenceChanges
 from vector_memory.storage.queries.filters import CURRENT, HELD
 from vector_memory.storage.queries.lifecycle import PENDING, LaterChanges, LifecycleChanges
 from vector_memory.storage.queries.passages import Passage
@@ -110,7 +111,7 @@ class DuplicateQueries(Queries):
         return self.connection.fetch_column(sql, place_of(new, content_hash))
 
 
-class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterChanges, DeletionChanges):
+class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterChanges, DeletionChanges, EvidenceChanges):
     """Adds and deletes memories. Each engine implements the abstract methods."""
 
     def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
@@ -133,6 +134,7 @@ class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterCha
         memory = as_stored(memory_id, new, content_hash, history, len(derived.chunks))
         self.insert_row(memory, model_id, is_dated=history.is_dated)
         self.keep(memory_id, new.expires_at, pinned=False)
+        self.add_evidence(memory_id, new.evidence)
         if new.supersedes:
             self.supersede(memory_id, new.supersedes)
         if new.awaits is not None:

@@ -77,11 +77,15 @@ class Portions(Queries):
     def _whole(self, which: str, parameters: Parameters, *, bare: bool = False) -> list[WholeMemory]:
         sql = f"select {memories.COLUMNS} from session_memories m where {which}"
         found = self.connection.fetch(memories.memory_from_row, sql, parameters)
-        if bare:
-            return [WholeMemory(memory, [], None) for memory in found]
         ids = [memory.id for memory in found]
+        evidence = self._reader.evidence.of(ids)
+        if bare:
+            return [WholeMemory(memory, [], None, evidence.get(memory.id, ())) for memory in found]
         parts, passages = self._chunks(ids), self._reader.vectors.passages(ids)
-        return [WholeMemory(memory, parts[memory.id], passages.get(memory.id)) for memory in found]
+        return [
+            WholeMemory(memory, parts[memory.id], passages.get(memory.id), evidence.get(memory.id, ()))
+            for memory in found
+        ]
 
     def _chunks(self, memory_ids: list[int]) -> dict[int, list[StoredChunk]]:
         sql = f"""
@@ -167,6 +171,7 @@ class Portions(Queries):
             memory, chunk_ids = whole.memory, [chunk.id for chunk in whole.chunks]
             writer.insert_row(memory, None if whole.passages is None else model_id)
             writer.keep(memory.id, memory.expires_at, pinned=memory.pinned)
+            writer.add_evidence(memory.id, whole.evidence)
             if whole.chunks:
                 parts, enriched = [chunk.chunk for chunk in whole.chunks], whole.chunks[0].enriched
                 self.connection.insert("memory_chunks", rows_of_chunks(memory, parts, chunk_ids, enriched=enriched))

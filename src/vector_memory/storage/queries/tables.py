@@ -34,8 +34,9 @@ create table embedding_models (
 
 # `memory_lifecycle` is only for memories that expire, were superseded, are pinned or held. `provenance` has one row: a
 # random name of this memory, and up to which id it was copied from which other one. `traces` has keyed hashes of
-# deleted memories. Deleting a memory does not lower the frequency of a tag. `recalls` has a row for each memory of a
-# recap or recall; `tokens` are those of the whole text. A session is a hash, so that its name can be deleted.
+# deleted memories. `file_evidence` has lines of files, without their text. Deleting a memory does not lower the
+# frequency of a tag. `recalls` has a row for each memory of a recap or recall; `tokens` are those of the whole text. A
+# session is a hash, so that its name can be deleted.
 KEPT = """
 create table memory_lifecycle (
     memory_id {id} primary key references session_memories(id) on delete cascade,
@@ -58,6 +59,22 @@ create table supersessions (
     primary key (older_id, newer_id)
 ){keyed};
 create index idx_superseding on supersessions(newer_id);
+
+create table file_evidence (
+    memory_id {id} not null references session_memories(id) on delete cascade,
+    place {id} not null,
+    path {text} not null,
+    first_line {id},
+    last_line {id},
+    at_commit {text},
+    project {text},
+    lines_hash {text},
+    lines_sum {id},
+    file_hash {text},
+    file_size {id},
+    file_mtime {id},
+    primary key (memory_id, place)
+){keyed};
 
 create table provenance (
     id {single} primary key check (id = 1),

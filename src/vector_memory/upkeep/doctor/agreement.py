@@ -350,7 +350,8 @@ def rebuild(storage: Storage, indexer: Indexer, translated: Translated, misfiled
             memory = whole.memory
             chunks = [] if memory.id in faults["chunks"] else writer.chunks.of(memory.id)
             writer.delete(memory.id, for_good=False)
-            portions.add_memories([WholeMemory(replace(memory, chunk_count=len(chunks)), chunks, None)], None)
+            memory = replace(memory, chunk_count=len(chunks))
+            portions.add_memories([replace(whole, memory=memory, chunks=chunks)], None)
         portions.set_lifetimes(lifetimes)
         writer.refresh(writer.lifecycle.wrong())
         writer.keywords.fill()
