@@ -73,7 +73,7 @@ def added_parameters(tool: str) -> set[str]:
     if tool == "list_sessions":
         return time
     if tool.startswith("store_"):
-        return {"supersedes", "ttl_days", "sources", "evidence", *ADDED_PARAMETERS.get(tool, ())}
+        return {"supersedes", "ttl_days", "sources", *ADDED_PARAMETERS.get(tool, ())}
     if not tool.startswith("search_"):
         return ADDED_PARAMETERS.get(tool, set())
     added = {"offset", "max_tokens", *time}

@@ -33,12 +33,10 @@ LEAST_LIMIT = MIN_TOKENS * BYTES_PER_TOKEN
 HANDED_ON = {"anthropic/maxResultSizeChars": 200_000}
 """Asks Claude Code to pass on whole answers; of one above 50,000 characters, the model would get 2,000."""
 
-RARELY_SENT = frozenset(
-    {"description", "tags", "metadata", "search_mode", "memory_type", "task_code", "ttl_days", "evidence"}
-)
+RARELY_SENT = frozenset({"description", "tags", "metadata", "search_mode", "memory_type", "task_code", "ttl_days"})
 """Parameters that a brief tool accepts but does not list."""
 
-FOR_EXPERTS = frozenset({"explain", "as_of"})
+FOR_EXPERTS = frozenset({"explain", "as_of", "evidence"})
 """Parameters that a tool accepts but lists only with `--profile all`."""
 
 UNUSED = frozenset({"similarity_threshold", "neighbours"})

@@ -180,8 +180,8 @@ class EvidenceRef(BaseModel):
     """Lines of a file in the project."""
 
     path: str
-    lines: TextOrNumber | None = None
-    commit: str | None = None
+    lines: Annotated[TextOrNumber | None, WithJsonSchema({"type": "string"})] = None
+    commit: Annotated[str | None, WithJsonSchema({"type": "string"})] = None
 
 
 def _as_sent(files: list[EvidenceRef] | None) -> list[dict[str, Any]] | None:
