@@ -81,9 +81,42 @@ STATE = re.compile(
 )
 PAST = re.compile(
     r"\b(?:was|were|did|had|been|ago|used to|before|formerly|former|previous(?:ly)?|originally|first|initially|earlier"
-    r"|old|history|change[sd]?|happened|yesterday|last|until|why|since|(?:19|20)\d\d)\b",
+    r"|old|history|changed|happened|yesterday|last|until|why|since|(?:19|20)\d\d)\b",
     re.IGNORECASE,
 )
+
+
+UNSETTLED = re.compile(
+    r"""
+    \?["')\u00bb\u201d]*(?=\s|$)  # asks
+    | \b(?:propos(?:al|e[sd]?|ing) | consider(?:ed|ing)? | would | should | might | maybe | perhaps
+        | suggest(?:s|ed|ions?)? | intend(?:s|ed)? | rfc | todo | roadmap | sketch | recommends? | will | soon
+        | undecided)\b
+    | (?<!as[ ])\b(?:is|are|was|were|we)[ ](?:already[ ])?plan(?:s|ned|ning)?\b | ^\W*plan(?:ned|s)?\b
+    | \b(?:wants?[ ]to|supposed[ ]to|going[ ]to|could[ ](?:be|go))\b
+    | \b(?:next[ ](?:year|quarter|month|experiment)|in[ ]a[ ]year)\b
+    | \b(?:not|no|nobody[ ]has|nothing|never)[ ](?:\w+[ ]){0,3}(?:decided|decision|approved|begun|started)\b
+    | \b(?:design[ ]note|recommendation[ ]is|let[ ]the)\b | ^(?:once|try)\b | \btry[ ] | \bif[ ]we\b
+    | \b(?:rumou?r | untrue | hoax | myth | misread | mistaken | reverted | unchanged | unfounded
+        | untouched)\b  # denies
+    | \b(?:is|are|was|were)[ ](?:false|not[ ]true|about[ ]another|not[ ](?:set|left|moved|switched|touched))\b
+    | \b(?:nothing|not)[ ](?:has[ ]|was[ ])?changed?\b | \bno[ ]change\b | \bcontrary[ ]to\b
+    | \b(?:says?|said|reads?|wr(?:ote|ites)|claims?|claimed|quoted?|mail|post|article|forum|paper|chat)\b
+        [^."]{0,40}["\u201c\u00ab]
+    | ["\u201d\u00bb][ ]?(?:says|said|wrote|claims)\b | ^>[ ]
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+"""Matches sentences that ask, plan, deny or quote, and so state nothing about the present."""
+SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+DENIES = re.compile(
+    r"(?<!, )\b(?:not|never|nobody|nothing|none|neither|wants?|ideas?)\b|n't\b|\bno\b(?! longer| more)"
+    r"|[\"\u201c\u00ab](?:[^\s\"]+ ){2,}[^\"]*[\"\u201d\u00bb]",
+    re.IGNORECASE,
+)
+"""Matches sentences that deny, quote or wish, although the text may be settled."""
+GONE = re.compile(r"\bany ?more\b", re.IGNORECASE)
+"""What is so no more is said by a text that states what is so."""
 
 
 def asks_for_state(query: str) -> bool:
@@ -91,20 +124,51 @@ def asks_for_state(query: str) -> bool:
     return bool(STATE.search(query)) and not PAST.search(query) and not [*terms.asked_days(query)]
 
 
-def answers_instead(query: str, older: str, newer: str) -> bool:
-    """Whether a newer text has all words of the question that an older text on its subject has."""
-    asked = [
-        word for word in terms.WORD.findall(query.casefold()) if word not in GENERAL and word not in terms.STOP_WORDS
-    ]
-    gone = stems_in(" ".join(asked)) & stems_in(older) - stems_in(newer)
-    return not gone and fit_of(query, newer) is Fit.WHOLE
+def replaces(query: str, older: str, newer: str) -> bool:
+    """Whether a newer text answers instead of an older one on its subject: with a number, if that does."""
+    known = terms.WORD.findall(query.casefold())
+    counted, counted_now = (
+        any(NUMBER.match(word) and word not in known for word in terms.WORD.findall(" ".join(near).casefold()))
+        for near in (sentences_near(asked_stems(query) & stems_in(older), text) for text in (older, newer))
+    )
+    return counted_now >= counted and answers_instead(query, older, newer)
+
+
+def answers_instead(query: str, text: str, other: str) -> bool:
+    """Whether another text has all words of the question that a text has, and says what is so."""
+    asked = asked_stems(query) & stems_in(text)
+    return asked <= stems_in(other) and fit_of(query, other) is Fit.WHOLE and states(asked, other)
+
+
+def is_open(query: str, text: str) -> bool:
+    """Whether a text has several words of the question, but does not say what is so."""
+    asked = asked_stems(query) & stems_in(text)
+    return len(asked) > 1 and not states(asked, text)
+
+
+def states(asked: set[str], text: str) -> bool:
+    """Whether the sentences of a text that have most of these stems say what is so."""
+    near = sentences_near(asked, text)
+    return not any(UNSETTLED.search(one) or (DENIES.search(one) and not GONE.search(one)) for one in near)
+
+
+def sentences_near(asked: set[str], text: str) -> list[str]:
+    """Return the sentences of a text that have most of these stems."""
+    counts = {one: len(asked & stems_in(one)) for one in SENTENCE.split(text.strip())}
+    return [one for one, count in counts.items() if count == max(counts.values())]
+
+
+def asked_stems(query: str) -> set[str]:
+    """Return the stems of the words of a question that an answer may have."""
+    words = (word for word in terms.WORD.findall(query.casefold()) if word not in GENERAL | terms.STOP_WORDS)
+    return stems_in(" ".join(words))
 
 
 def stems_in(text: str) -> set[str]:
-    """Return the stems of a text's words."""
-    return set(
-        terms.stems_of([word for word in terms.WORD.findall(text.casefold()) if word.isascii() and word.isalpha()])
-    )
+    """Return the stems of a text's words; numbers and words of other alphabets as they are."""
+    words = set(terms.WORD.findall(text.casefold()))
+    plain = [word for word in words if word.isascii() and word.isalpha()]
+    return {*terms.stems_of(plain), *words.difference(plain)}
 
 
 class Fit(IntEnum):

@@ -40,6 +40,9 @@ HIGHEST_SHARE, LOWEST_SHARE = 0.95, 0.5
 SURELY = 0.23
 """With this much more evidence than a link needs, a newer text comes before the older one without `prefer`."""
 
+READ_AT_MOST = 8_000
+"""Characters. Longer texts are not read for this."""
+
 LEAST_NEW = 0.04
 """How much nearer to the question's words, on average, a hit must be than all better ones to answer another part."""
 LEAST_SHARE = 0.55
@@ -122,25 +125,30 @@ def latest_first(found: Sequence[J], newer: Mapping[int, Sequence[int]]) -> list
 
 
 def current_first(reader: Reader, question: Question, found: Sequence[J], links: Iterable[Link]) -> Sequence[J]:
-    """Move corrections just before what they correct, if the question asks for the current state."""
-    ids = {one.memory_id for one in found[:CANDIDATES]}
+    """Move corrections just before what they correct, if the question asks for the current state.
+
+    If the first result only asks, plans, denies or quotes, the next one moves before it that says what is so.
+    """
+    query, ids = question.text, {one.memory_id for one in found[:CANDIDATES]}
+    if not gate.asks_for_state(query):
+        return found
     least = (question.calibration.same_subject or 0.0) + SURELY
     pairs = [link for link in links if link.evidence >= least and {link.older_id, link.newer_id} <= ids]
-    query = question.text
-    if not pairs or not gate.asks_for_state(query):
-        return found
-    memories = reader.memories.get_all(sorted({number for link in pairs for number in link[:2]}))
+    first = list(dict.fromkeys(one.memory_id for one in found[: gate.LOOKED_AT] if one.match != "weak"))
+    wanted = sorted({*first, *(number for link in pairs for number in link[:2])})
+    memories = reader.memories.get_all(wanted, READ_AT_MOST) if wanted else {}
+    texts = {number: searchable_text(one.title, (), one.content) for number, one in memories.items()}
     newer: dict[int, list[Memory]] = {}
     for link in pairs:
-        one, other = memories[link.older_id], memories[link.newer_id]
-        if gate.answers_instead(
-            query, searchable_text(one.title, (), one.content), searchable_text(other.title, (), other.content)
-        ):
-            newer.setdefault(one.id, []).append(other)
+        if {link.older_id, link.newer_id} <= texts.keys() and gate.replaces(query, *(texts[one] for one in link[:2])):
+            newer.setdefault(link.older_id, []).append(memories[link.newer_id])
     latest = {
         number: [one.id for one in sorted(several, key=lambda one: (one.turn, one.created_at, one.id), reverse=True)]
         for number, several in newer.items()
     }
+    if first and first[0] in texts and gate.is_open(query, texts[first[0]]):
+        others = [one for one in first if one in texts and gate.answers_instead(query, texts[first[0]], texts[one])]
+        latest.setdefault(first[0], others)
     return latest_first(found, latest)
 
 

@@ -12,7 +12,7 @@ from vector_memory.domain import TRAITS, Fingerprint, MemoryKind, Scope
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.description import UNKNOWN, Calibration
 from vector_memory.search import rank
-from vector_memory.search.gate import NUMBER, shape_of
+from vector_memory.search.gate import NUMBER, SENTENCE, UNSETTLED, shape_of
 from vector_memory.search.later import BEHIND
 from vector_memory.search.question import Question
 from vector_memory.search.rank import USUAL, Method, Ranking, ScopeData, reads
@@ -36,29 +36,6 @@ CHANGE = re.compile(
 )
 """Words with which texts often say what is different now."""
 
-UNSETTLED = re.compile(
-    r"""
-    \?["')\u00bb\u201d]*(?=\s|$)  # asks
-    | \b(?:propos(?:al|e[sd]?|ing) | consider(?:ed|ing)? | would | should | might | maybe | perhaps
-        | suggest(?:s|ed|ions?)? | intend(?:s|ed)? | rfc | todo | roadmap | sketch | recommends? | will | soon
-        | undecided)\b
-    | (?<!as[ ])\b(?:is|are|was|were|we)[ ](?:already[ ])?plan(?:s|ned|ning)?\b | ^\W*plan(?:ned|s)?\b
-    | \b(?:wants?[ ]to|supposed[ ]to|going[ ]to|could[ ](?:be|go))\b
-    | \b(?:next[ ](?:year|quarter|month|experiment)|in[ ]a[ ]year)\b
-    | \b(?:not|no|nobody[ ]has|nothing|never)[ ](?:\w+[ ]){0,3}(?:decided|decision|approved|begun|started)\b
-    | \b(?:design[ ]note|recommendation[ ]is|let[ ]the)\b | ^(?:once|try)\b | \btry[ ] | \bif[ ]we\b
-    | \b(?:rumou?r | untrue | hoax | myth | misread | mistaken | reverted | unchanged | unfounded
-        | untouched)\b  # denies
-    | \b(?:is|are|was|were)[ ](?:false|not[ ]true|about[ ]another|not[ ](?:set|left|moved|switched|touched))\b
-    | \b(?:nothing|not)[ ](?:has[ ]|was[ ])?changed?\b | \bno[ ]change\b | \bcontrary[ ]to\b
-    | \b(?:says?|said|reads?|wr(?:ote|ites)|claims?|claimed|quoted?|mail|post|article|forum|paper|chat)\b
-        [^."]{0,40}["\u201c\u00ab]
-    | ["\u201d\u00bb][ ]?(?:says|said|wrote|claims)\b | ^>[ ]
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
-"""Matches sentences that ask, plan, deny or quote, and so state nothing about the present."""
-SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 MOST_UNSETTLED = 3
 """A text is unsettled if every third sentence is."""
 
@@ -113,7 +90,7 @@ def is_other_thing(older: str, newer: str) -> bool:
         ]
         if code != "replace" or not gone or not come:
             continue
-        is_numbered = gone[0].isdigit() and come[0].isdigit()
+        is_numbered = all(name[0].replace(".", "").isdigit() for name in (gone, come))
         if is_numbered and first and stems[first - 1] in NUMBERED:
             return True
         is_alike = shape_of(gone[0].casefold()) == shape_of(come[0].casefold()) and not gone[0].isalpha()
