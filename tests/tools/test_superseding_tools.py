@@ -78,3 +78,45 @@ async def test_a_lean_answer_counts_what_it_left_out_and_marks_what_was_supersed
         assert marks == {report: [newer], newer: None}
         notes = {one["memory_id"]: one.get("observations") for one in lean["results"]}
         assert [note["corrects"] for note in notes[report]] == [True]
+
+
+OLD = "The nightly export of invoices runs on the host gpu-7 at three in the morning."
+
+
+async def stored(call: Call, *newer: str) -> None:
+    await call("store_report", content=OLD, title="Export", session_id="s")
+    for text in newer:
+        await call("store_report", content=text, session_id="s", supersedes=[1])
+
+
+@pytest.mark.parametrize("tool", [SEARCH, "search_reports_section_context", "search_reports_full_documents"])
+async def test_an_answer_names_its_best_match_if_that_is_superseded_and_how_to_read_it(call: Call, tool: str) -> None:
+    await stored(call, "Billing jobs moved to Kubernetes.")
+    found = (await call(tool, query="On which host does the nightly export of invoices run?")).structured_content
+    assert found["best_superseded"] == {"id": 1, "title": "Export", "superseded_by": [2]}
+    assert "memory 1, is superseded by 2: get_memory_by_id reads them, as_of=" in found["message"]
+    assert 1 not in [one.get("memory_id", one.get("id")) for one in found["results"]]
+
+
+@pytest.mark.parametrize(
+    ("newer", "more"),
+    [
+        ("The nightly export of invoices runs on the host gpu-9 at three in the morning. It is faster.", {}),
+        ("Billing jobs moved to Kubernetes.", {"query": "Who feeds the office cat?"}),
+        ("Billing jobs moved to Kubernetes.", {"as_of": "any"}),
+        ("Billing jobs moved to Kubernetes.", {"agent_id": "another"}),
+    ],
+)
+async def test_no_superseded_match_is_named_if_another_is_better_or_it_is_no_match_or_outside(
+    call: Call, newer: str, more: dict[str, str]
+) -> None:
+    await stored(call, newer)
+    query = "On which host gpu-9 does the nightly export of invoices run?"
+    assert "best_superseded" not in (await call(SEARCH, **{"query": query, **more})).structured_content
+
+
+async def test_of_several_questions_the_one_whose_best_match_is_superseded_is_told(call: Call) -> None:
+    await stored(call, "Billing jobs moved to Kubernetes.")
+    queries = ["Where do billing jobs run?", "On which host does the nightly export of invoices run?"]
+    found = (await call(SEARCH, queries=queries)).structured_content
+    assert found["best_superseded"]["id"] == 1

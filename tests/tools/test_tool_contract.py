@@ -103,7 +103,9 @@ OBSERVATIONS = {"observations"}
 SUCCESSION = {"superseded_by", "supersedes"}
 """What replaced a memory, and what it replaced."""
 
-SEARCHED = {"omitted", "next_offset", "confidence", "weak", "superseded", "pending", "elsewhere", "trace"}
+SEARCHED = {
+    *("omitted", "next_offset", "confidence", "weak", "superseded", "pending", "elsewhere", "best_superseded", "trace"),
+}
 
 PROVENANCE = {"memory_type", "agent_id", "session_id", "session_iter", "task_code", "title", "created_at"}
 """Where a piece of text comes from (requirement S7)."""

@@ -342,11 +342,20 @@ class RankedResult(Result):
     trace: dict[str, Any] | None = unless_empty(description="If explain was sent: how candidates were measured")
 
 
+class SupersededMatch(Value):
+    """A superseded memory that matches a question better than any current one."""
+
+    id: int
+    title: str | None = unless_empty()
+    superseded_by: list[int]
+
+
 class SearchResult(RankedResult):
     """Base of search results of the session tools."""
 
     total_results: int = 0
     elsewhere: dict[str, int] = unless_empty({}, "If nothing is strong: number of strong matches outside the filters")
+    best_superseded: SupersededMatch | None = unless_empty(description="If the best match is superseded")
 
     _notes: tuple[str, ...] = PrivateAttr(default=())
 

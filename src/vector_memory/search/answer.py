@@ -5,7 +5,7 @@ into results, and what a result shows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -17,7 +17,7 @@ from vector_memory.errors import ValidationError
 from vector_memory.search import copies, judge
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.later import SHORT_BYTES, SHORT_TOKENS, LaterFields, beside, neighbours_of, with_field
-from vector_memory.search.messages import with_counts
+from vector_memory.search.messages import better_but_superseded, with_counts
 from vector_memory.search.rank import GROWTH, Hit
 from vector_memory.search.retrieval import MAX_DEPTH, NOTHING_AHEAD, Ahead, Expected, Retrieval, Retriever
 from vector_memory.storage import records
@@ -65,6 +65,7 @@ class RankedPage(NamedTuple):
     more: bool = False
     left_out: int = 0
     superseded: mapping.Superseded = mapping.Superseded()
+    best_superseded: models.SupersededMatch | None = None
     cursors: Sequence[str] = ()
 
     def fields(self, answer: Packed[Any], message: str) -> dict[str, Any]:
@@ -76,6 +77,7 @@ class RankedPage(NamedTuple):
             "superseded": self.superseded.hidden.superseded,
             "pending": self.superseded.hidden.pending,
             "elsewhere": self.judgement.elsewhere,
+            "best_superseded": self.best_superseded,
             "message": message,
         }
 
@@ -276,6 +278,7 @@ class Search:
                     copies.newer_of.steps(reader, scope, ids if page.is_part else [], page),
                     reader.evidence.of.steps(ids),
                 )
+                replaced = self._best_superseded(retrieval, judgement) if superseded.hidden.superseded else None
         require_all(sources, ids)
         stored, later = Stored(chunks, sources), self._beside(later, superseded, evidence)
         shown = [grain.shown(match, stored, later) for match in matches]
@@ -286,7 +289,21 @@ class Search:
             shown = form.cut_hits(shown, retrieval.question.terms or (), sources, page)
         short = {one.memory_id for one in matches if one.memory_id in around and grain.is_short(one, stored)}
         around = {number: around[number] for number in short}
-        return RankedPage(mapping.with_notes(shown, observations), judgement, around, more, left_out, superseded)
+        if replaced is not None:
+            said = better_but_superseded(replaced.id, replaced.superseded_by, self._read_with)
+            judgement = replace(judgement, notes=(*judgement.notes, said))
+        return RankedPage(
+            mapping.with_notes(shown, observations), judgement, around, more, left_out, superseded, replaced
+        )
+
+    def _best_superseded(self, retrieval: Retrieval, judgement: judge.Judgement) -> models.SupersededMatch | None:
+        """Return the best match with what superseded it, if it is superseded."""
+        reader, best = retrieval.reader, judge.best_superseded(self.retriever, retrieval, judgement)
+        newer = [] if best is None else mapping.succession_of(reader, best.memory_id)["superseded_by"]
+        if best is None or not newer:
+            return None
+        title = reader.memories.origins([best.memory_id])[best.memory_id].title
+        return models.SupersededMatch(id=best.memory_id, title=title, superseded_by=newer)
 
     def _beside(self, later: LaterFields, superseded: mapping.Superseded, evidence: EvidenceOf) -> LaterFields:
         """Return the fields of results that stand beside their texts."""

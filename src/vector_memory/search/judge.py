@@ -6,14 +6,14 @@ docs/lab/retrieval.md has the measurements behind the constants.
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.answers.forms import FORM
-from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope, best_of
+from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope, State, best_of
 from vector_memory.embedding.description import UNKNOWN
 from vector_memory.embedding.token_states import Compared
 from vector_memory.search import gate, messages
@@ -307,6 +307,21 @@ def judge(retrieval: Retrieval, found: SearchHits, *, only_here: bool = False) -
     if elsewhere:
         notes.append(messages.somewhere_else(elsewhere, advise=True))
     return Judgement(hits, confidence, elsewhere, tuple(notes), found.origins, found.links)
+
+
+def best_superseded(retriever: Retriever, retrieval: Retrieval, judgement: Judgement) -> Hit | None:
+    """Return the superseded memory that matches the question strongly, and better than all current ones do."""
+    question, scope, reader = retrieval.question, retrieval.scope, retrieval.reader
+    if scope.state is not None or not question.tells_matches:
+        return None
+    superseded = retriever.within(reader, question, replace(scope, state=State.SUPERSEDED))
+    evidence = question.calibration.evidence
+    first, *_ = [*judged(superseded.find(CANDIDATES, memories=True), question), None]
+    best = max(
+        (evidence(hit.similarity or 0.0, hit.late) for hit in judgement.hits if hit.match == "strong"), default=0.0
+    )
+    is_better = first and first.match == "strong" and evidence(first.similarity or 0.0, first.late) > best
+    return first if is_better else None
 
 
 def judged(found: SearchHits, question: Question) -> list[Hit]:

@@ -97,6 +97,12 @@ def missing_words(words: Sequence[str]) -> str:
     return f"Nothing found here has {named}."
 
 
+def better_but_superseded(memory_id: int, newer: Sequence[int], read_with: str) -> str:
+    """Report that the best match is superseded, by what, and how to read it."""
+    by = ", ".join(map(str, newer))
+    return f'The best match, memory {memory_id}, is superseded by {by}: {read_with} reads them, as_of="any" finds both.'
+
+
 NO_CLOSE_MATCH = "No close match: these results may be unrelated."
 """Precedes results that seem to be on another topic."""
 

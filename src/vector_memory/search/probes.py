@@ -101,6 +101,7 @@ def joined(answers: Sequence[A], found: Sequence[Hit], page: Page, budget: Respo
         "total_results": counted_with_copies(packed.results),
         "confidence": best,
         "weak": left_out,
+        "best_superseded": next(filter(None, (answer.best_superseded for answer in answers)), None),
         "elsewhere": elsewhere_of(answers) if best != LEVELS[0] else {},
         "message": explain(noun, packed, notes, read_with=read_with),
     }
