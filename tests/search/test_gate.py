@@ -97,6 +97,17 @@ def test_what_is_not_known_is_left_out_and_can_be_reached(store: SessionMemorySt
         ),
         ("How long does it take?", "It takes a while.", Fit.LACKING),
         ("What was planned in 2026?", "A new roof was planned.", Fit.WHOLE),
+        ("What does error 4 021 mean?", "Error 4021: the disk is full.", Fit.WHOLE),
+        ("What does error 4021 mean?", "Error 4 021: the disk is full.", Fit.WHOLE),
+        ("What does error 4021 mean?", "Error 14 021: the disk is full.", Fit.OTHER),
+        ("What runs at 2:30?", "Backups run at 02:30.", Fit.WHOLE),
+        ("What runs at 02:30?", "Backups run at 2:30.", Fit.WHOLE),
+        ("What runs at 02:30?", "Backups run at 12:30.", Fit.OTHER),
+        ("Which box has 16GB?", "The box has 16 GB.", Fit.WHOLE),
+        ("Which box has 16 GB?", "The box has 16GB.", Fit.WHOLE),
+        ("Which box has 16 GB?", "The box has 32GB.", Fit.LACKING),
+        ("What happened on 20260314?", "On March 14, 2026 it rained.", Fit.WHOLE),
+        ("What is the 2nd step?", "The second step is to sign.", Fit.WHOLE),
     ],
 )
 def test_a_word_that_decides_is_there_or_missing_or_another_one_is_in_its_place(

@@ -13,11 +13,12 @@ from vector_memory.store import SessionMemoryStore
 REFERENCES = [
     "#42", "404", "2026-10-05", "10.0.0.1:8080", "v1.2.3", "1.2.3-rc1", "3f2a9c8", "3F2A9C8ED01B", "CVE-2024-1234",
     "E0502", "550e8400-e29b-41d4-a716-446655440000", "https://acme.io/a?b=c", "acme.io/a/b", "ann@acme.io", "#41, #42",
-    "src/a.py", "/docs/a-b/c.html", "task #42", "Task #42, memory #99",
+    "src/a.py", "/docs/a-b/c.html", "task #42", "Task #42, memory #99", "What happened on 2026-03-14?", "14 May 2026",
+    "What happened at 2:30?",
 ]  # fmt: skip
 MEANINGFUL = [
     "fix #42", "python3", "sha256", "utf-8", "store_report", "getUserById", "defaced", "facade", "and/or", "H2O", "",
-    "what changed in v1.2.3", "--flag", "acme.io", "HTTP",
+    "what changed in v1.2.3", "Who was ill on 2026-03-14?", "What?", "--flag", "acme.io", "HTTP",
 ]  # fmt: skip
 NAMES = [
     "store_report", "MAX_QUERY", "getUserById", "getUserById()", "`HTTPServer`", "settings.py", "Cargo.toml", "std::io",

@@ -192,3 +192,52 @@ def test_in_a_window_its_date_does_not_change_the_score(tmp_path: Path) -> None:
         assert [(hit.chunk_id, hit.score) for hit in plain.results] == [
             (hit.chunk_id, hit.score) for hit in dated.results
         ]
+
+
+@pytest.fixture(scope="module")
+def days(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemoryStore]:
+    """Report 1 is about a day, 2 was stored on it, and 3 and 4 have nothing to do with it."""
+    with SessionMemoryStore(tmp_path_factory.mktemp("days") / "memory.db") as store:
+        for text, stored in (
+            ("# Outage\n\nOn March 14, 2026 the queue was down from 02:30 on.", "2026-03-20T10:00:00Z"),
+            ("Deployed the cart service to all zones.", "2026-03-14T23:00:00Z"),
+            ("Wrote the parser of invoices.", "2026-05-14T00:00:00Z"),
+            ("Backups run at 2:30 and at 12:30.", "2026-03-15T00:00:00Z"),
+        ):
+            store.store_memory("report", text, session_id="s", created_at=stored, task_code="T-201")
+        yield store
+
+
+@pytest.mark.parametrize("grain", ["search_chunks", "search_sections", "search_documents"])
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("What happened on 2026-03-14?", [1, 2]),
+        ("14 March 2026", [1, 2]),
+        ("20260314", [1, 2]),
+        ("2026-05-14", [3]),
+        ("2026-02-29", []),
+        ("What happened on 2026-03-13?", []),
+    ],
+)
+def test_a_question_that_is_only_a_day_finds_what_names_it_and_what_was_stored_on_it(
+    days: SessionMemoryStore, grain: str, query: str, expected: list[int]
+) -> None:
+    results = getattr(days, grain)(query, Scope("report")).results
+    assert [result.memory_id for result in results] == expected
+    assert {result.match for result in results} <= {"strong"}
+
+
+@pytest.mark.parametrize("query", ["02:30", "What happened at 2:30?"])
+def test_a_question_that_is_only_a_time_finds_what_names_it(days: SessionMemoryStore, query: str) -> None:
+    answer = days.search_chunks(query, Scope("report"))
+    assert ({result.memory_id for result in answer.results}, answer.confidence) == ({1, 4}, "strong")
+
+
+def test_the_code_of_a_task_names_the_task_and_how_to_filter_by_it(days: SessionMemoryStore) -> None:
+    said = days.search_chunks("What is the state of T-201?", Scope("report")).message
+    assert 'The task T-201 has 4 of these reports: add task_code="T-201" for only these.' in said
+    assert (
+        "The task" not in days.search_chunks("What is the state of T-201?", Scope("report", task_code="T-201")).message
+    )
+    assert "The task" not in days.search_chunks("What is the state of T-205?", Scope("report")).message

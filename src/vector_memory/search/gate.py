@@ -47,7 +47,10 @@ DECIDING = re.compile(
     r"(?<![\w@#])(?=[\w@#])(?=[^\s\d]{0,60}\d|\S{0,60}\w@\w|_*[^\W_]{1,60}_\w)[\w@#][\w@#./:+_-]*[\w+]|\d\d+|\d(?=\s*%)"
 )
 """Matches at the beginning of a word with bounded lookahead: otherwise a text without spaces takes forever."""
-YEAR = re.compile(r"(?:19|20)\d\d")
+YEAR_OR_RANK = re.compile(r"(?:19|20)\d\d|\d+(?:st|nd|rd|th)")
+SPACED = re.compile(r"(?<![\w.,])\d{1,3}(?: \d{3})+(?![\w,])", re.ASCII)
+MEASURED = re.compile(r"(\d+) ?([a-z\u00b5%]{0,3})")
+"""A number with its unit, or without."""
 DIGITS, LETTERS = re.compile(r"\d+"), re.compile(r"[a-z]+")
 
 HOW_MANY = re.compile(r"\bhow many (\w+)(?: (\w+))?", re.IGNORECASE)
@@ -202,10 +205,10 @@ def parts_of(query: str, spans: Sequence[Span]) -> tuple[tuple[int, ...], ...]:
 @lru_cache(maxsize=64)
 def deciding_words(query: str) -> tuple[str, ...]:
     """Return the deciding words of a question, and its days as terms. A single digit decides only within a word."""
-    plain = terms.ungrouped(terms.folded(query))
+    plain = SPACED.sub(lambda found: found[0].replace(" ", ""), terms.ungrouped(terms.folded(query)))
     words = (found[0].casefold() for found in DECIDING.finditer(terms.without_days(plain)))
     days = [day for day in terms.asked_days(plain) if not day.startswith("~")]
-    return tuple(dict.fromkeys([*(word for word in words if not YEAR.fullmatch(word)), *days]))
+    return tuple(dict.fromkeys([*(word for word in words if not YEAR_OR_RANK.fullmatch(word)), *days]))
 
 
 def asks_for_amount(query: str) -> bool:
@@ -227,10 +230,14 @@ def fit_of(query: str, text: str) -> Fit:
 
 
 def has_word(word: str, plain: str) -> bool:
-    """Whether a text has a deciding word, with or without its "v" or "#"."""
+    """Whether a text has a deciding word, with or without its "v" or "#", or spaces in a number and before its unit."""
     bare = word[1:] if word[0] in "v#" and word[1:2].isdigit() else word
     before = r"(?<!\w)(?<!\d\.)" if not bare[0].isdigit() else r"(?<![\w.])v?" if "." in bare else r"(?<![\w.])"
-    return bool(re.search(rf"{before}{re.escape(bare)}(?!\w|\.\d)", plain))
+    form = re.escape(bare)
+    if number := MEASURED.fullmatch(bare):
+        digits = re.sub(r"(?<=\d)(?=(?:\d{3})+$)", " ?", number[1])
+        form = f"{digits} ?{number[2]}" if number[2] else f"{digits}(?:[a-z%]{{1,3}}(?![\\w-]))?"
+    return bool(re.search(rf"{before}{form}(?!\w|\.\d)", plain))
 
 
 def found_nowhere(query: str, texts: Iterable[str]) -> list[str]:

@@ -17,7 +17,7 @@ from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope, State, bes
 from vector_memory.embedding.description import UNKNOWN
 from vector_memory.embedding.token_states import Compared
 from vector_memory.search import gate, messages
-from vector_memory.search.question import Question
+from vector_memory.search.question import Question, tasks_in
 from vector_memory.search.rank import Hit, SearchHits
 from vector_memory.search.retrieval import EVERYTHING, Awaited, Expected, Retrieval, Retriever, comes_soon
 from vector_memory.storage.base import Reader
@@ -293,7 +293,7 @@ def judging(
 def judge(retrieval: Retrieval, found: SearchHits, *, only_here: bool = False) -> Judgement:
     """Judge the hits; if none is strong, look for matches elsewhere, unless `only_here`."""
     question, hits = retrieval.question, judged(found, retrieval.question)
-    notes = list(limits(retrieval, found))
+    notes = [*limits(retrieval, found), *tasks_named(retrieval)]
     if not question.tells_matches:
         return Judgement(hits, notes=tuple(notes), origins=found.origins)
     confidence = best_of([hit.match for hit in hits]) or "weak"
@@ -355,6 +355,14 @@ def limits(retrieval: Retrieval, found: SearchHits) -> Iterator[str]:
         yield messages.no_such_words(scope)
     elif found.nearest is not None and retrieval.threshold is not None:
         yield messages.all_too_different(retrieval.threshold)
+
+
+def tasks_named(retrieval: Retrieval) -> Iterator[str]:
+    """Yield notes on the tasks that a question names, unless the caller filters by one."""
+    scope = retrieval.scope
+    for task in tasks_in(retrieval.question.text) if scope.task_code is None else ():
+        if count := retrieval.reader.memories.count(replace(scope, task_code=task)):
+            yield messages.of_task(count, task, scope.kind)
 
 
 def nothing_stored(reader: Reader, scope: Scope) -> str:

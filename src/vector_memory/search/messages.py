@@ -91,6 +91,11 @@ NO_MATCH = "No match: nothing here answers the question."
 """Replaces results if all are weak."""
 
 
+def of_task(count: int, task: str, kind: MemoryKind | None) -> str:
+    """Report memories of a task that a question names, and how to search only these."""
+    return f'The task {task} has {count} of these {noun_of(kind)}: add task_code="{task}" for only these.'
+
+
 def missing_words(words: Sequence[str]) -> str:
     """Report words of the question that no result has."""
     named = " or ".join(f"'{word}'" for word in words)

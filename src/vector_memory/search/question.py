@@ -12,10 +12,10 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.description import UNKNOWN, Calibration
 from vector_memory.embedding.token_states import States
 from vector_memory.errors import EmbeddingUnavailableError, ValidationError
-from vector_memory.search.gate import parts_of
+from vector_memory.search.gate import GENERAL, parts_of
 from vector_memory.storage.scoring import NOTHING_TYPED, VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES, Vectors
 from vector_memory.storage.spelling import Spelling
-from vector_memory.texts.terms import CAMEL_CASE, STOP_WORDS, query_terms, stems_of, without_days
+from vector_memory.texts.terms import CAMEL_CASE, STOP_WORDS, asked_days, query_terms, stems_of, without_days
 
 LOADING_SECONDS = 10.0
 """Seconds a search waits for the model to load before it answers by words. A busy machine needs several."""
@@ -60,6 +60,11 @@ SHORTEST, LONGEST = 4, 32
 SHORTEST_NAME = 6
 """Minimum letters of a capitalized word within a question: Joan is not Jon."""
 
+TASK = re.compile(r"[A-Za-z]\w*-\d+", re.ASCII)
+TIME = re.compile(r"(?<![\w:.])\d?\d:[0-5]\d(?![\w:])")
+ASKING = GENERAL | STOP_WORDS
+"""Words of a question for a day or a time that name nothing."""
+
 NUMBERED = re.compile(r"\b(?:task|memory|issue|ticket|pr)\s+(?=#\d)", re.IGNORECASE)
 """What a number names, as in `task #42`: such a word has no meaning of its own."""
 
@@ -70,9 +75,10 @@ class Question:
 
     `problem`: why meaning is not compared although it was requested. `is_reference`: the query has no meaning.
     `is_unread`: the model cannot read it. `calibration`: when an answer is close. `weight`: of the cosine in a score.
-    `states`: of its tokens, for late interaction; None: none. `plain`: words that may be misspelt, by term. `respelt`:
-    their corrections. `reworded`: prepares the question again with corrections, if its meaning is compared. `text`:
-    the query. `parts`: its words, as places among `states` (see `gate`).
+    `day`: all that it names, if that is a day. `states`: of its tokens, for late interaction; None: none. `plain`:
+    words that may be misspelt, by term. `respelt`: their corrections. `reworded`: prepares the question again with
+    corrections, if its meaning is compared. `text`: the query. `parts`: its words, as places among `states` (see
+    `gate`).
     """
 
     vector: Vectors | None
@@ -80,6 +86,7 @@ class Question:
     problem: str | None = None
     is_reference: bool = False
     is_unread: bool = False
+    day: str | None = None
     calibration: Calibration = UNKNOWN
     weight: float = VECTOR_WEIGHT
     states: States | None = None
@@ -125,7 +132,9 @@ def _prepared(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
     if mode is SearchMode.KEYWORD:
         return Question(None, terms, plain=plain)
     if mode is SearchMode.HYBRID and is_reference(query):
-        return Question(None, terms, is_reference=True)
+        words, is_dated = words_besides_days(query)
+        terms = [*asked_days(query), *query_terms(" ".join(words))] if is_dated else terms
+        return Question(None, terms, is_reference=True, day=only_day(query), text=query)
     try:
         if mode is SearchMode.HYBRID and not model.wait_for_loading(LOADING_SECONDS):
             return Question(None, terms, plain=plain).by_words(STILL_LOADING)
@@ -170,8 +179,29 @@ def is_reference(query: str) -> bool:
 
     Vectors cannot compare such words: to the model, any two hashes are near each other.
     """
-    words = NUMBERED.sub("", rest := without_days(query)).split()
-    return all(map(REFERENCE.fullmatch, words)) and bool(words or rest != query)
+    words, is_dated = words_besides_days(query)
+    return all(map(REFERENCE.fullmatch, words)) and bool(words or is_dated)
+
+
+def words_besides_days(query: str) -> tuple[list[str], bool]:
+    """Return the words of a query without days, and whether it has days or times; then without words that only ask."""
+    rest = without_days(query)
+    words, is_dated = NUMBERED.sub("", rest).split(), rest != query or TIME.search(query) is not None
+    asking = [word.strip(AROUND) for word in words]
+    return [word for word in asking if word and word.casefold() not in ASKING] if is_dated else words, is_dated
+
+
+def tasks_in(query: str) -> list[str]:
+    """Return the words of a query that may be the codes of tasks."""
+    words = (word.strip(AROUND) for word in query.split())
+    return [word for word in words if TASK.fullmatch(word)]
+
+
+def only_day(query: str) -> str | None:
+    """Return the day that a query names, if it names nothing else."""
+    words, _ = words_besides_days(query)
+    days = [day for day in asked_days(query) if day[0].isdigit()]
+    return days[0] if len(days) == 1 and not words and is_within(days[0], EVER) else None
 
 
 def is_name(query: str) -> bool:
@@ -219,6 +249,7 @@ DATE = re.compile(
 """A date in English or ISO 8601, with its preposition. A bare number may be anything: a port, a release."""
 
 PART = re.compile(rf"(?P<year>\d{{4}})|(?P<day>\d{{1,2}})|(?P<month>{MONTH})")
+EVER = Scope()
 SPACES = re.compile(r"\s+")
 WORD = re.compile(r"\w+")
 BETWEEN_DATES = frozenset({"and", "between", "from", "or", "to"})

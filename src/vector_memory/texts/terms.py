@@ -20,7 +20,7 @@ import apsw
 
 from vector_memory.domain import Chunk
 
-RULES = 3
+RULES = 4
 """The version of the rules for terms and units. Blocks with an earlier version are indexed again
 (`KeywordIndex.index_again`). Raise it whenever the terms of a text change."""
 
@@ -66,6 +66,8 @@ DIGITS_MARKED = bytes(ord("x") if byte in b"0123456789abcdefABCDEF" else ord(" "
 """Translates hexadecimal digits to "x". Few texts have seven in a row, and searching for hashes takes much longer."""
 
 THOUSANDS = re.compile(r"\d,\d{3}")
+SHORT_TIME = re.compile(r"(?<![\w:.,-])\d:[0-5]\d(?![\w:]|[.,]\d)", re.ASCII)
+"""A time that lacks a zero: 2:30 is 02:30."""
 GROUPED = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?![\w,])", re.ASCII)
 """A number with thousands separators: 25,000 is 25000 and does not contain 000."""
 
@@ -79,16 +81,17 @@ DATE = re.compile(
     rf"\b(?:{_YEAR}([-/])(?P<month{{0}}>[01]?\d)\2(?P<day{{0}}>[0-3]?\d)(?=T\d|\b)".format(1)
     + rf"|(?P<day2>[0-3]?\d)\.[ ]?(?P<month2>[01]?\d)\.[ ]?{_YEAR.format(2)}\b"
     + rf"|{_MONTH.format(3)}[ ]+(?:the[ ]+)?{_DAY.format(3)}\b(?![.:,]\d|%)(?:,?[ ]+{_YEAR.format(3)}\b)?"
-    + rf"|{_DAY.format(4)}\.?[ ]+(?:of[ ]+)?{_MONTH.format(4)}(?:,?[ ]+{_YEAR.format(4)}\b)?)"
+    + rf"|{_DAY.format(4)}\.?[ ]+(?:of[ ]+)?{_MONTH.format(4)}(?:,?[ ]+{_YEAR.format(4)}\b)?"
+    + rf"|{_YEAR.format(5)}(?P<month5>[01]\d)(?P<day5>[0-3]\d)(?=T\d|\b))"
 )
-"""A day: 2026-03-14, 14.3.2026, March 14, 2026, 14th of March."""
+"""A day: 2026-03-14, 14.3.2026, March 14, 2026, 14th of March, 20260314."""
 _DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 DAY_TERM = re.compile(r"(?:\d{4}-|--|~)(\d\d-\d\d)")
 SIGNS_OF_DAYS = (
     re.compile(r"[JFMASOND][a-z\u00e4]{2,8}\.?[ ]+(?:the[ ]+)?\d"),
     re.compile(
         r"\d(?:(?<=\d{4})[-/]\d|\.[ ]?[01]?\d\.[ ]?(?:19|20)\d"
-        r"|(?:st|nd|rd|th|\.)?[ ]+(?:of[ ]+)?[JFMASOND][a-z\u00e4]{2})"
+        r"|(?:st|nd|rd|th|\.)?[ ]+(?:of[ ]+)?[JFMASOND][a-z\u00e4]{2}|(?<=\b[12])\d{7}(?=T\d|\b))"
     ),
 )
 """A text without any of these contains no days; checking takes much less time than searching for days."""
@@ -162,7 +165,8 @@ def query_terms(text: str) -> list[str]:
 
 
 def ungrouped(text: str) -> str:
-    """Remove thousands separators from numbers."""
+    """Remove thousands separators from numbers, and complete times."""
+    text = SHORT_TIME.sub(r"0\g<0>", text) if ":" in text else text
     return GROUPED.sub(lambda found: found[0].replace(",", ""), text) if THOUSANDS.search(text) else text
 
 
