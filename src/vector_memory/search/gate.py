@@ -129,12 +129,14 @@ def asks_for_state(query: str) -> bool:
 
 def replaces(query: str, older: str, newer: str) -> bool:
     """Whether a newer text answers instead of an older one on its subject: with a number, if that does."""
+    if not answers_instead(query, older, newer):
+        return False
     known = terms.WORD.findall(query.casefold())
     counted, counted_now = (
         any(NUMBER.match(word) and word not in known for word in terms.WORD.findall(" ".join(near).casefold()))
         for near in (sentences_near(asked_stems(query) & stems_in(older), text) for text in (older, newer))
     )
-    return counted_now >= counted and answers_instead(query, older, newer)
+    return counted_now >= counted
 
 
 def answers_instead(query: str, text: str, other: str) -> bool:
@@ -161,12 +163,16 @@ def sentences_near(asked: set[str], text: str) -> list[str]:
     return [one for one, count in counts.items() if count == max(counts.values())]
 
 
+@lru_cache(maxsize=64)
 def asked_stems(query: str) -> set[str]:
     """Return the stems of the words of a question that an answer may have."""
-    words = (word for word in terms.WORD.findall(query.casefold()) if word not in GENERAL | terms.STOP_WORDS)
+    words = (
+        word for word in terms.WORD.findall(query.casefold()) if word not in GENERAL and word not in terms.STOP_WORDS
+    )
     return stems_in(" ".join(words))
 
 
+@lru_cache(maxsize=1 << 9)
 def stems_in(text: str) -> set[str]:
     """Return the stems of a text's words; numbers and words of other alphabets as they are."""
     words = set(terms.WORD.findall(text.casefold()))

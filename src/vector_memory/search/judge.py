@@ -310,18 +310,13 @@ def judge(retrieval: Retrieval, found: SearchHits, *, only_here: bool = False) -
 
 
 def best_superseded(retriever: Retriever, retrieval: Retrieval, judgement: Judgement) -> Hit | None:
-    """Return the superseded memory that matches the question strongly, and better than all current ones do."""
-    question, scope, reader = retrieval.question, retrieval.scope, retrieval.reader
-    if scope.state is not None or not question.tells_matches:
+    """Return the superseded memory that matches the question strongly, if nothing current does."""
+    question, scope = retrieval.question, retrieval.scope
+    if scope.state is not None or judgement.confidence in (None, "strong"):
         return None
-    superseded = retriever.within(reader, question, replace(scope, state=State.SUPERSEDED))
-    evidence = question.calibration.evidence
-    first, *_ = [*judged(superseded.find(CANDIDATES, memories=True), question), None]
-    best = max(
-        (evidence(hit.similarity or 0.0, hit.late) for hit in judgement.hits if hit.match == "strong"), default=0.0
-    )
-    is_better = first and first.match == "strong" and evidence(first.similarity or 0.0, first.late) > best
-    return first if is_better else None
+    superseded = retriever.within(retrieval.reader, question, replace(scope, state=State.SUPERSEDED))
+    found = judged(superseded.find(CANDIDATES, memories=True), question)
+    return next((hit for hit in found if hit.match == "strong"), None)
 
 
 def judged(found: SearchHits, question: Question) -> list[Hit]:
