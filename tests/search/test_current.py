@@ -7,7 +7,7 @@ import pytest
 
 from paging import pages
 from vector_memory.domain import Page, Scope
-from vector_memory.search.gate import answers_instead, asks_for_state, is_open, replaces
+from vector_memory.search.gate import answers_instead, asks_for_state, leaves_open, replaces
 from vector_memory.store import SessionMemoryStore
 from vector_memory.writing.links import is_other_thing, is_settled
 
@@ -132,9 +132,9 @@ def test_a_text_whose_nearest_sentence_denies_quotes_wishes_or_has_no_number_rep
 
 def test_a_text_that_only_asks_what_the_question_asks_is_open() -> None:
     query = "Which cart wins when a guest signs in?"
-    assert is_open(query, "Open question: which cart should win when a guest signs in?")
-    assert not is_open(query, "When a guest signs in, the cart of the account wins. Should we tell them?")
-    assert not is_open(query, "Should the cart be blue?")
+    assert leaves_open(query, "Open question: which cart should win when a guest signs in?")
+    assert not leaves_open(query, "When a guest signs in, the cart of the account wins. Should we tell them?")
+    assert not leaves_open(query, "Should the cart be blue?")
 
 
 def test_what_says_what_is_so_comes_before_a_text_that_asks_the_same(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ DENIES = re.compile(
     re.IGNORECASE,
 )
 """Matches sentences that deny, quote or wish, although the text may be settled."""
-GONE = re.compile(r"\bany ?more\b", re.IGNORECASE)
+NO_MORE = re.compile(r"\bany ?more\b", re.IGNORECASE)
 """What is so no more is said by a text that states what is so."""
 
 
@@ -145,7 +145,7 @@ def answers_instead(query: str, text: str, other: str) -> bool:
     return asked <= stems_in(other) and fit_of(query, other) is Fit.WHOLE and states(asked, other)
 
 
-def is_open(query: str, text: str) -> bool:
+def leaves_open(query: str, text: str) -> bool:
     """Whether a text has several words of the question, but does not say what is so."""
     asked = asked_stems(query) & stems_in(text)
     return len(asked) > 1 and not states(asked, text)
@@ -154,7 +154,7 @@ def is_open(query: str, text: str) -> bool:
 def states(asked: set[str], text: str) -> bool:
     """Whether the sentences of a text that have most of these stems say what is so."""
     near = sentences_near(asked, text)
-    return not any(UNSETTLED.search(one) or (DENIES.search(one) and not GONE.search(one)) for one in near)
+    return not any(UNSETTLED.search(one) or (DENIES.search(one) and not NO_MORE.search(one)) for one in near)
 
 
 def sentences_near(asked: set[str], text: str) -> list[str]:

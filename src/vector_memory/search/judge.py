@@ -146,7 +146,7 @@ def current_first(reader: Reader, question: Question, found: Sequence[J], links:
         number: [one.id for one in sorted(several, key=lambda one: (one.turn, one.created_at, one.id), reverse=True)]
         for number, several in newer.items()
     }
-    if first and first[0] in texts and gate.is_open(query, texts[first[0]]):
+    if first and first[0] in texts and gate.leaves_open(query, texts[first[0]]):
         others = [one for one in first if one in texts and gate.answers_instead(query, texts[first[0]], texts[one])]
         latest.setdefault(first[0], others)
     return latest_first(found, latest)

@@ -61,7 +61,7 @@ SHORTEST_NAME = 6
 """Minimum letters of a capitalized word within a question: Joan is not Jon."""
 
 TASK = re.compile(r"[A-Za-z]\w*-\d+", re.ASCII)
-TIME = re.compile(r"(?<![\w:.])\d?\d:[0-5]\d(?![\w:])")
+TIME_OF_DAY = re.compile(r"(?<![\w:.])\d?\d:[0-5]\d(?![\w:])")
 ASKING = GENERAL | STOP_WORDS
 """Words of a question for a day or a time that name nothing."""
 
@@ -186,7 +186,7 @@ def is_reference(query: str) -> bool:
 def words_besides_days(query: str) -> tuple[list[str], bool]:
     """Return the words of a query without days, and whether it has days or times; then without words that only ask."""
     rest = without_days(query)
-    words, is_dated = NUMBERED.sub("", rest).split(), rest != query or TIME.search(query) is not None
+    words, is_dated = NUMBERED.sub("", rest).split(), rest != query or TIME_OF_DAY.search(query) is not None
     asking = [word.strip(AROUND) for word in words]
     return [word for word in asking if word and word.casefold() not in ASKING] if is_dated else words, is_dated
 
