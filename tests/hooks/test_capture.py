@@ -398,3 +398,52 @@ async def test_what_waits_holds_no_secret_and_only_its_owner_can_read_it(
     [path] = outbox.paths()
     assert path.stat().st_mode & 0o777 == 0o600
     assert json.loads(path.read_bytes())["content"] == f"{PROMPT} [redacted: private]"
+
+
+@pytest.mark.parametrize("words", ["/remember Rack 7 has no fan.", "Remember:  Rack 7 has no fan.\n"])
+async def test_what_a_user_asks_to_remember_is_a_report_of_the_users_at_once_and_the_agent_is_told(
+    talk: Any, words: str
+) -> None:
+    assert await talk.prompt("s", words) == capture.REMEMBERED
+    assert [(one.memory_type, one.agent_id, one.content) for one in talk.memories()] == [
+        ("report", "user", "Rack 7 has no fan.")
+    ]
+
+
+@pytest.mark.parametrize("words", ["Do not remember this session.", "don\u2019t remember this session"])
+async def test_after_these_words_nothing_more_of_the_session_is_stored_unasked_even_by_another_server(
+    talking: Callable[..., Any], words: str
+) -> None:
+    async with talking() as talk:
+        await talk.prompt("s", PROMPT)
+        told = await talk.prompt("s", words)
+        assert "vector-memory delete --session s" in told
+        assert "\n" not in told
+        await talk.hook("hook_answer", session_id="s", last_assistant_message=ANSWER)
+    async with talking() as talk:
+        await talk.prompt("s", "And what is left?")
+        await talk.hook("hook_subagent", session_id="s", agent_type="explorer", last_assistant_message=REPORT)
+        await talk.hook("hook_compaction", session_id="s", compact_summary="The lock is gone.")
+        await talk.prompt("s", "remember: Rack 7 has no fan.")
+        await talk.prompt("t", "Another session?")
+        assert [one.content for one in talk.memories()] == [PROMPT, "Rack 7 has no fan.", "Another session?"]
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "What does `/remember TEXT` do?",
+        '"do not remember this session"',
+        "Do not remember this session, it says. Why?",
+        "Write in the manual: do not remember this session.",
+        "> remember: the fan",
+        "Remember: use tabs.\nNow write the parser.",
+    ],
+)
+async def test_words_for_the_memory_within_a_longer_prompt_do_nothing(talk: Any, prompt: str) -> None:
+    assert await talk.prompt("s", prompt) is None
+    await talk.prompt("s", PROMPT)
+    assert [(one.memory_type, one.content) for one in talk.memories()] == [
+        ("input_prompt", prompt),
+        ("input_prompt", PROMPT),
+    ]

@@ -523,3 +523,18 @@ def test_what_waits_for_a_server_is_what_one_would_store(event: str, kept: list[
     assert [waiting.body["content"] for waiting in outbox.waiting()] == kept
     keep_in_outbox("qwen", event, time.time_ns(), data, path, Settings(capture=False))
     assert len(outbox.paths()) == len(kept)
+
+
+def test_what_a_user_says_to_the_memory_is_heeded_without_a_server_too(path: Path) -> None:
+    for session, prompt in (
+        ("s", "/remember Rack 7 has no fan."),
+        ("s", "Do not remember this session."),
+        ("s", PROMPT),
+        ("other", PROMPT),
+    ):
+        data = json.dumps({"session_id": session, "prompt": prompt}).encode()
+        keep_in_outbox("qwen", "prompt", time.time_ns(), data, path, Settings())
+    outbox = outbox_of_memory(path)
+    assert outbox
+    kept = [(one.body["memory_type"], one.body["session_id"], one.body["content"]) for one in outbox.waiting()]
+    assert kept == [("report", "s", "Rack 7 has no fan."), ("input_prompt", "other", PROMPT)]

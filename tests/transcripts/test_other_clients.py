@@ -7,7 +7,7 @@ import apsw
 import pytest
 
 from transcripts.conftest import SHOP
-from vector_memory.clients.reading.conversation import Transcript
+from vector_memory.clients.reading.conversation import Transcript, TranscriptConversation
 from vector_memory.clients.reading.importing import Importer
 from vector_memory.clients.reading.lines import FormatError
 from vector_memory.clients.registry import WITH_SESSIONS
@@ -247,3 +247,11 @@ def test_a_message_of_opencode_that_is_nested_too_deeply_is_named(homes: Path) -
     database.execute("update message set data = ? where rowid = 1", ('{"time": ' + "[" * 90_000,))
     database.close()
     assert ["JSON in `message.data`" in str(error) for one in read_all("opencode") for error in one.unread] == [True]
+
+
+def test_of_a_session_that_is_not_to_be_remembered_only_what_was_said_before_is_read() -> None:
+    reading = TranscriptConversation("agent")
+    for number, prompt in enumerate((PROMPT, "Do not remember this session.", "And now?", "remember: The fan.")):
+        reading.prompt(prompt, f"2026-11-2{number}T10:00:00Z")
+        reading.answer(f"{number}. {ANSWER * 6}", f"2026-11-2{number}T10:00:01Z", is_final=True)
+    assert [one.content for one in reading.result()] == [PROMPT, f"0. {ANSWER * 6}", "The fan."]

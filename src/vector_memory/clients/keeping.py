@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from vector_memory.clients.reading.conversation import message_of, storable, stored_fields
+from vector_memory.clients.reading.conversation import USER, leaves_out, message_of, storable, stored_fields
 from vector_memory.clients.registry import CLIENTS
 from vector_memory.domain import Project
 from vector_memory.settings import MemoryAddress, Redact, Settings, project_folder
@@ -29,10 +29,16 @@ def keep_in_outbox(
         return storable(text, redacts=settings.redact is not Redact.OFF).text
 
     given, heard_at = hooks.given(json.loads(data)), datetime.fromtimestamp(nanoseconds / 1e9, UTC)
-    said = message_of(event, given, hooks.agent, heard_at.isoformat(timespec="microseconds"))
-    if said is None or not (content := clean(said.content)):
-        return
     project = Project.at(project_folder(), real_path(address) if isinstance(address, Path) else None)
     day = heard_at.astimezone().date().isoformat()
     session_id = clean(given.get("session_id", "").strip() or project.session_on(day))
+    if leaves_out(given.get("prompt", "")):
+        outbox.leave_out(session_id)
+    said = message_of(event, given, hooks.agent, heard_at.isoformat(timespec="microseconds"))
+    if (
+        said is None
+        or (said.agent_id != USER and outbox.leaves_out(session_id))
+        or not (content := clean(said.content))
+    ):
+        return
     outbox.add({KIND: said.kind, CONTENT: content, **stored_fields(said, session_id, project.folder, client, clean)})

@@ -129,6 +129,7 @@ class Intake:
 
     def __init__(self, outbox: Outbox | None, writer: MemoryWriter) -> None:
         self._writer = writer
+        self._outbox = outbox
         self.delivery: Delivery[None] = Delivery(outbox, self._stored)
         self._sessions: Collection[str] | None = None
 
@@ -143,13 +144,26 @@ class Intake:
 
         Raises DatabaseError if the disk does not take it, AccessDeniedError for another session.
         """
-        if self._sessions is not None and fields.get("session_id") not in self._sessions:
-            raise errors.denied(self._sessions)
+        self._check(fields.get("session_id"))
         try:
             return self.delivery.take({KIND: kind, CONTENT: content, **fields})
         except errors.DatabaseError as error:
             logger.error("A hook's text is lost: %s", error)  # noqa: TRY400 - the traceback adds nothing
             raise
+
+    def leave_out(self, session_id: str) -> None:
+        """Have nothing more of a session kept unasked. Raises OSError, AccessDeniedError."""
+        self._check(session_id)
+        if self._outbox is not None:
+            self._outbox.leave_out(session_id)
+
+    def leaves_out(self, session_id: str) -> bool:
+        """Return whether nothing more of a session is to be kept unasked."""
+        return self._outbox is not None and self._outbox.leaves_out(session_id)
+
+    def _check(self, session_id: str | None) -> None:
+        if self._sessions is not None and session_id not in self._sessions:
+            raise errors.denied(self._sessions)
 
     def _stored(self, body: Body) -> DeliveryOutcome[None]:
         try:

@@ -50,6 +50,9 @@ DIGITS = 16
 NUMBER_DIGITS = 20
 NUMBERED = re.compile(rf"[0-9]{{{NUMBER_DIGITS}}}(-[0-9a-f]+)?\.json")
 
+LEFT_OUT = "left_out"
+"""Folder with an empty file for each session of which users want nothing more kept, named by the session's hash."""
+
 TARGET, PROBLEM = "target", "problem"
 """Files that say where the texts belong, and why they wait."""
 
@@ -132,6 +135,21 @@ class Outbox:
             raise errors.DatabaseError(
                 f"This machine could not keep the text ({error.strerror}): try again later."
             ) from error
+
+    def leave_out(self, session_id: str) -> None:
+        """Note for every process that nothing more of a session is to be kept unasked. Raises OSError."""
+        self._create()
+        note = self._note_on(session_id)
+        make_private_folders(note.parent)
+        note.touch()
+        _sync(note.parent)
+
+    def leaves_out(self, session_id: str) -> bool:
+        """Return whether nothing more of a session is to be kept unasked."""
+        return self._note_on(session_id).exists()
+
+    def _note_on(self, session_id: str) -> Path:
+        return self.folder / LEFT_OUT / hashlib.sha256(session_id.encode()).hexdigest()
 
     def is_empty(self) -> bool:
         """Return whether no text waits."""

@@ -55,6 +55,7 @@ class TranscriptConversation:
     agent_id: str
     is_at_rest: bool = False
     said: list[Message] = field(default_factory=list)
+    _is_left_out: bool = False
     _turns: list[int] = field(default_factory=list)
     _last: Message | None = None
     _is_final: bool = False
@@ -65,8 +66,12 @@ class TranscriptConversation:
         if self._is_final:
             self.finish()
         self._turns.append(len(self.said))
-        if prompt := prompt_in(text):
-            self.said.append(Message(MemoryKind.INPUT_PROMPT, MAIN_AGENT, prompt, time, line_id=line_id))
+        self._is_left_out |= leaves_out(text)
+        self._say(said_by_user(text, time, line_id=line_id))
+
+    def _say(self, message: Message | None) -> None:
+        if message and not (self._is_left_out and message.agent_id != USER):
+            self.said.append(message)
 
     def answer(self, text: str, time: str, *, line_id: str | None = None, is_final: bool | None = False) -> None:
         """Note what the agent wrote. `is_final`: the agent has nothing more to do; None: the client does not tell."""
@@ -82,7 +87,7 @@ class TranscriptConversation:
         if self._is_final:
             self.finish()
         if summary := summary_in(text):
-            self.said.append(Message(MemoryKind.SESSION_CONTEXT, MAIN_AGENT, summary, time, line_id=line_id))
+            self._say(Message(MemoryKind.SESSION_CONTEXT, MAIN_AGENT, summary, time, line_id=line_id))
 
     def miss(self) -> None:
         """Note that something cannot be read: perhaps the answer, so that the text before it is none."""
@@ -99,7 +104,7 @@ class TranscriptConversation:
     def finish(self) -> None:
         """Keep the agent's last text as an answer. Not while it is at work: it has not answered yet."""
         if self._last is not None and self._is_final and (answer := answer_in(self._last.content)):
-            self.said.append(replace(self._last, content=answer))
+            self._say(replace(self._last, content=answer))
         self._last, self._is_final = None, False
 
     def result(self, *, is_report: bool = False, title: object = None) -> tuple[Message, ...]:
@@ -161,6 +166,31 @@ def prompt_in(text: str) -> str:
     return "" if NOT_THE_USERS.match(prompt) else prompt
 
 
+USER = "user"
+"""The agent of what a user asked to remember."""
+
+REMEMBER = re.compile(r"/remember\s+(?=\S)|remember:\s*(?=\S[^\n]*\Z)", re.IGNORECASE)
+"""How prompts begin whose rest is to be remembered. Without a slash, only one line: others are tasks."""
+
+LEAVE_OUT = re.compile(r"(?:do not|don['\u2019]t) remember this session[.!]?", re.IGNORECASE)
+"""The prompt, as a whole, after which nothing more of its session is kept unasked."""
+
+
+def leaves_out(prompt: str) -> bool:
+    """Return whether a user asks in a prompt to keep nothing more of the session."""
+    return LEAVE_OUT.fullmatch(prompt_in(prompt)) is not None
+
+
+def said_by_user(text: str, time: str, *, line_id: str | None = None) -> Message | None:
+    """Return what is kept of a prompt: the prompt, or as a report what the user asks to remember."""
+    prompt = prompt_in(text)
+    if not prompt or leaves_out(prompt):
+        return None
+    if asked := REMEMBER.match(prompt):
+        return Message(MemoryKind.REPORT, USER, prompt[asked.end() :], time, line_id=line_id)
+    return Message(MemoryKind.INPUT_PROMPT, MAIN_AGENT, prompt, time, line_id=line_id)
+
+
 def answer_in(text: str) -> str:
     """Return the text of an answer; empty if it is short, or none."""
     answer = text.strip()
@@ -178,9 +208,10 @@ def message_of(event: str, given: Mapping[str, str], agent: str, time: str) -> M
 
     `given`: what the client says of it. `agent`: who answers.
     """
+    if event == "prompt":
+        return said_by_user(given.get("prompt", ""), time)
     last = given.get("last_assistant_message", "")
     kind, agent_id, content = {
-        "prompt": (MemoryKind.INPUT_PROMPT, MAIN_AGENT, prompt_in(given.get("prompt", ""))),
         "answer": (MemoryKind.WORKING_MEMORY, agent, answer_in(last)),
         "subagent": (MemoryKind.REPORT, given.get("agent_type", "").strip(), report_in(last)),
         "compaction": (MemoryKind.SESSION_CONTEXT, MAIN_AGENT, summary_in(given.get("compact_summary", ""))),

@@ -21,8 +21,11 @@ from anyio.to_thread import run_sync
 from fastmcp import Context
 
 from vector_memory.clients.reading.conversation import (
+    REMEMBER,
+    USER,
     Message,
     hashes_as_stored,
+    leaves_out,
     message_of,
     prompt_in,
     storable,
@@ -84,6 +87,11 @@ class Event:
         """Whether what hooks report is stored."""
         return self.conversation.may_store and self.store.settings.capture
 
+    @property
+    def is_left_out(self) -> bool:
+        """Whether the user wants nothing more of the session kept unasked."""
+        return self.store.intake.leaves_out(self.session_id)
+
     async def heard(self) -> KnownSession | None:
         """Return what the server knows of the session; None if the memory cannot be read, or not in time."""
         known = self.conversation.heard
@@ -143,6 +151,8 @@ def time_in(given: Mapping[str, str]) -> str:
 async def keep(event: Event, name: str) -> Kept:
     """Queue the text of an event, unless storing is off. Raises as `Intake.take`."""
     message = message_of(name, event.given, event.client, event.time) if event.is_kept else None
+    if message and message.agent_id != USER and event.is_left_out:
+        message = None
     kept = await in_worker(HOOK, take, event, message) if message else None
     event.taken()
     return kept
@@ -206,7 +216,7 @@ async def begin_to_catch_up(event: Event, heard: KnownSession, *, is_answered: b
 
 async def catch_up(event: Event, heard: KnownSession, *, is_answered: bool) -> None:
     """Store the texts of a session's transcript that are not yet memories. `is_answered`: a prompt must be in it."""
-    if not event.is_kept or not event.text("transcript_path"):
+    if not event.is_kept or event.is_left_out or not event.text("transcript_path"):
         return
     try:
         for _ in range(ATTEMPTS if is_answered else 1):
@@ -259,15 +269,33 @@ LEAST_PROMPT = 20
 
 
 async def hook_prompt(event: Event) -> str | None:
-    """Store a prompt. Return a recap for a session's first prompt, and memories close to later ones."""
+    """Store a prompt. Return a recap for a session's first prompt, and memories close to later ones.
+
+    What the prompt asks of the memory itself is done, and the agent is told.
+    """
     prompt = prompt_in(event.text("prompt"))
+    done = await in_worker(HOOK, leave_out, event) if event.is_kept and leaves_out(prompt) else None
     kept = await keep(event, "prompt")
+    if kept is not None and REMEMBER.match(prompt):
+        done = REMEMBERED
     context, heard = None, await event.heard()
     if heard is not None:
         context = await context_for(event, heard, prompt) if prompt else None
         await begin_to_catch_up(event, heard, is_answered=False, patience=PATIENCE_SECONDS)
     await settle(event, kept, PATIENCE_SECONDS)
-    return context
+    return "\n\n".join(filter(None, (done, context))) or None
+
+
+REMEMBERED = "The memory keeps what the user asks to remember in this prompt: there is no need to store it."
+
+
+def leave_out(event: Event) -> str:
+    """Keep nothing more of a session unasked; return what the agent is told. Raises as `Intake.leave_out`."""
+    event.store.intake.leave_out(event.session_id)
+    return (
+        "As the user asks, hooks keep nothing more of this session in the memory. What they have kept stays until the"
+        f" user runs `vector-memory delete --session {event.session_id}`."
+    )
 
 
 async def hook_start(event: Event) -> str | None:
