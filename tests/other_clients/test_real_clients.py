@@ -219,3 +219,22 @@ def test_a_client_offers_the_tools_after_install_and_calls_them_and_its_sessions
     finally:
         if name == "cline":  # it leaves a process that every session uses
             user.run(user.command, "hub", "stop")
+
+
+@pytest.mark.parametrize("is_installed", [False, True])
+def test_only_an_install_of_claude_for_one_project_makes_copilot_drop_hooks_there_as_the_docs_say(
+    is_installed: bool, tmp_path: Path, model: Model
+) -> None:
+    user = User("copilot", tmp_path, model)
+    model.script |= {QUESTION: [ANSWER]}
+    hook = {"type": "command", "command": f"touch {tmp_path / 'ran'}"}
+    for place, content in (
+        (user.home / ".copilot/config.json", {"trusted_folders": [str(user.project)]}),
+        (user.project / ".claude/settings.local.json", {"hooks": {"UserPromptSubmit": [{"hooks": [hook]}]}}),
+    ):
+        place.parent.mkdir()
+        place.write_text(json.dumps(content), encoding="utf-8")
+    if is_installed:
+        user.ours("install", "claude", "--project", "--yes")
+    user.ask(QUESTION)
+    assert (tmp_path / "ran").exists() != is_installed
