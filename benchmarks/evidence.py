@@ -14,9 +14,9 @@ from collections import Counter
 from pathlib import Path
 
 from vector_memory.domain import Evidence, NewMemory
-from vector_memory.domain.evidence import Content
+from vector_memory.domain.evidence import FileLines
 from vector_memory.reading.evidence import Checkout
-from vector_memory.store import read_lines
+from vector_memory.store import file_lines
 
 REPOSITORY = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 SPANS = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000  # noqa: PLR2004
@@ -59,7 +59,7 @@ def judged(commits: list[str]) -> tuple[Verdict, Verdict] | None:
     earlier, later = commits[place], commits[min(len(commits) - 1, place + PICK.choice(DISTANCES))]
     changed = lines_of("diff", "--name-only", "--diff-filter=MD", earlier, later)
     path = PICK.choice([name for name in changed if name.endswith(TEXTS)] or [""])
-    content = Content.of(git("show", f"{earlier}:{path}") or b"", 0, 0)
+    content = FileLines.of(git("show", f"{earlier}:{path}") or b"", 0, 0)
     length = min(PICK.choice(LENGTHS), len(content.lines))
     start = PICK.randrange(1, len(content.lines) - length + 2)
     one = Evidence(path=path, first_line=start, last_line=start + length - 1).of(content)
@@ -68,7 +68,7 @@ def judged(commits: list[str]) -> tuple[Verdict, Verdict] | None:
     if (data := git("show", f"{later}:{path}")) is None:
         return ("gone", None), ("gone", None)
     known = truth(one, earlier, later)
-    return known and (known, one.state_in(Content.of(data, 0, 0)))
+    return known and (known, one.state_in(FileLines.of(data, 0, 0)))
 
 
 def milliseconds(*, changes: bool) -> float:
@@ -77,7 +77,7 @@ def milliseconds(*, changes: bool) -> float:
         files = [Path(folder, f"{number}.py") for number in range(10)]
         for file in files:
             file.write_text("".join(f"    line_{number}()\n" for number in range(500)))
-        checkout = Checkout(read_lines, None)
+        checkout = Checkout(file_lines, None)
         checkout.work_in(Path(folder))
         time.sleep(2.1)  # the times of files count only then
         sent = [{"path": file.name, "lines": f"{at}-{at + 20}"} for file in files for at in (10, 200)]

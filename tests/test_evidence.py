@@ -21,7 +21,7 @@ from vector_memory.errors import ValidationError
 from vector_memory.reading.evidence import Checkout
 from vector_memory.settings import Settings
 from vector_memory.settings.locations import head_of
-from vector_memory.store import SessionMemoryStore, read_lines
+from vector_memory.store import SessionMemoryStore, file_lines
 from vector_memory.upkeep.copying import copying
 
 __all__ = ["git", "project", "run", "surroundings"]
@@ -135,7 +135,7 @@ def test_only_a_file_that_has_changed_is_read_and_only_once(project: Path, code:
 
     def reading(folder: Path, path: PurePosixPath) -> Any:
         read.append(str(path))
-        return read_lines(folder, path)
+        return file_lines(folder, path)
 
     checkout = Checkout(reading, None)
     checkout.work_in(project)
@@ -308,7 +308,7 @@ def test_exports_and_copies_have_the_evidence_and_a_deleted_memory_leaves_none(
 def test_an_import_leads_to_no_file_outside_the_project(store: SessionMemoryStore, project: Path, code: Path) -> None:
     outside = project.parent / "auth.py"
     code.rename(outside)
-    checkout = Checkout(read_lines, None)
+    checkout = Checkout(file_lines, None)
     checkout.work_in(outside.parent)
     (one,) = hashed(checkout, [{"path": outside.name}])
     checkout = Checkout(lambda *_: pytest.fail("it is read"), None)

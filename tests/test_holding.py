@@ -13,7 +13,7 @@ from vector_memory.errors import DuplicateMemoryError, NotFoundError
 from vector_memory.settings import Settings, pending_rules
 from vector_memory.store import SessionMemoryStore
 from vector_memory.writing.holding import QUARANTINED, Holding
-from vector_memory.writing.pending import gated
+from vector_memory.writing.pending import screened
 
 ADA = "team/ada"
 PAGE = "https://evil.example/start"
@@ -142,7 +142,7 @@ def test_whoever_stored_with_a_token_is_taken_out_by_it(store: SessionMemoryStor
 def test_a_rule_names_how_a_memory_came_or_where_from(rules: str, awaits: str | None) -> None:
     came_from = CameFrom(by=Way.HOOK, client="gemini")
     new = NewMemory.of("report", CSV, session_id="s", agent_id="gemini", came_from=came_from, sources=[PAGE])
-    assert gated(new, pending_rules(rules)).awaits == awaits
+    assert screened(new, pending_rules(rules)).awaits == awaits
 
 
 @pytest.mark.parametrize("rules", ["agent", "by:", "all:x", "colour:red", "instructions:yes"])
@@ -164,7 +164,7 @@ def test_a_rule_that_names_nothing_is_refused(rules: str) -> None:
 )
 def test_a_text_that_speaks_to_the_model_is_marked(text: str) -> None:
     new = NewMemory.of("report", f"# Page\n\n{text}", session_id="s")
-    marked = gated(new, pending_rules("instructions"))
+    marked = screened(new, pending_rules("instructions"))
     assert marked.came_from["marked"] == "instructions"
     assert marked.awaits == "instructions"
 
@@ -180,7 +180,7 @@ def test_a_text_that_speaks_to_the_model_is_marked(text: str) -> None:
     ],
 )
 def test_a_text_about_instructions_is_not_marked(text: str) -> None:
-    assert "marked" not in gated(NewMemory.of("report", text, session_id="s"), []).came_from
+    assert "marked" not in screened(NewMemory.of("report", text, session_id="s"), []).came_from
 
 
 def test_a_memory_that_is_held_back_is_copied_as_held(store: SessionMemoryStore) -> None:

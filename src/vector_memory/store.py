@@ -9,13 +9,13 @@ from typing import IO, TYPE_CHECKING, Any, Self, Unpack, cast
 from vector_memory.answers import documents, models, overview
 from vector_memory.answers.budget import ResponseBudget
 from vector_memory.domain import ANY, MemoryFields, MemoryKind, NewMemory, Page, Scope, SearchMode, SearchOrder, Window
-from vector_memory.domain.evidence import Content
+from vector_memory.domain.evidence import FileLines
 from vector_memory.embedding import Embedder, EmbeddingModel, load_embedder
 from vector_memory.extras import extra
 from vector_memory.reading.changes import Changes
 from vector_memory.reading.context import TaskContext
 from vector_memory.reading.documents import AccessRecorder, Documents
-from vector_memory.reading.evidence import Checkout, verify
+from vector_memory.reading.evidence import Checkout, verified
 from vector_memory.reading.export import ExportFolders
 from vector_memory.reading.memory_pages import MemoryPages
 from vector_memory.reading.overview import Overview, Statistics
@@ -57,11 +57,11 @@ Notify = Progress | None
 Stream = IO[bytes]
 
 
-def read_lines(folder: Path, path: PurePosixPath) -> Content | None:
+def file_lines(folder: Path, path: PurePosixPath) -> FileLines | None:
     """Return the lines of a project's file, unless it is ignored."""
-    from vector_memory.files.folder import content_of  # noqa: PLC0415 - most files have not changed
+    from vector_memory.files.folder import lines_below  # noqa: PLC0415 - most files have not changed
 
-    return content_of(folder, path)
+    return lines_below(folder, path)
 
 
 class SessionMemoryStore:
@@ -100,7 +100,7 @@ class SessionMemoryStore:
         files = [address] if isinstance(address, Path) else []
         self._exports = ExportFolders(export_folders or [export_folder_of(address)], [*files, *other_databases])
         self._room = MemoryLimit()
-        self._checkout = Checkout(read_lines, files[0] if files else None)
+        self._checkout = Checkout(file_lines, files[0] if files else None)
         self._assemble(storage)
         self.intake = Intake(None if read_only else outbox_of_memory(address), self._writer)
 
@@ -344,17 +344,13 @@ class SessionMemoryStore:
         """Return what `review` does, with the memories that are held back."""
         return self._review.for_people(Scope(session_id=session_id), limit)
 
-    def accept(self, memory_id: str | int) -> models.Result:
-        """Release a memory that is held back. Only people may: no tool does."""
-        return self._holding.accept_one(memory_id)
-
-    def reject(self, memory_id: str | int) -> models.Result:
-        """Delete a memory that is held back, for good. Only people may."""
-        return self._holding.reject_one(memory_id)
+    def end_hold(self, memory_id: str | int, *, accepted: bool) -> models.Result:
+        """Release a memory that is held back, or delete it for good. Only people may: no tool does."""
+        return self._holding.accept_one(memory_id) if accepted else self._holding.reject_one(memory_id)
 
     def verify(self, scope: Scope) -> overview.VerifyResult:
         """List what no longer holds of the evidence of a scope's memories."""
-        return verify(self._storage, self._checkout.notes, self._scope(scope))
+        return verified(self._storage, self._checkout.notes, self._scope(scope))
 
     def find_names(self, column: NamedBy, part: str = "", session_id: str | None = None) -> tuple[list[str], int]:
         """Return up to 100 names of sessions, agents or tasks that contain `part`, and their total number."""

@@ -27,7 +27,7 @@ IN_TEXT = re.compile(r"(?<![\w@:/.+-])((?:[\w@+-][\w.@+-]*/)*[\w@+-][\w.@+-]*\.\
 HASH_BYTES = 16
 
 
-class Content(NamedTuple):
+class FileLines(NamedTuple):
     """The lines of a file, and the size and time of change that the file had."""
 
     lines: Sequence[bytes]
@@ -61,29 +61,29 @@ class Evidence:
     file_size: int | None = None
     file_mtime: int | None = None
 
-    def among(self, content: Content) -> bool:
+    def among(self, content: FileLines) -> bool:
         """Whether a file has these lines."""
         return self.last_line is None or self.last_line <= len(content.lines)
 
-    def span(self, content: Content) -> Sequence[bytes]:
+    def span(self, content: FileLines) -> Sequence[bytes]:
         """Return the lines as a file has them."""
         return content.lines if self.first_line is None else content.lines[self.first_line - 1 : self.last_line]
 
-    def of(self, content: Content) -> "Evidence":
+    def of(self, content: FileLines) -> "Evidence":
         """Return the evidence with the hashes of a file."""
         span = self.span(content)
         return replace(
             self,
-            lines_hash=hash_of(span),
+            lines_hash=hash_of_lines(span),
             lines_sum=sum(map(crc32, span)),
-            file_hash=hash_of(content.lines),
+            file_hash=hash_of_lines(content.lines),
             file_size=content.size,
             file_mtime=content.mtime,
         )
 
-    def state_in(self, content: Content) -> tuple[EvidenceState, int | None]:
+    def state_in(self, content: FileLines) -> tuple[EvidenceState, int | None]:
         """Return the state of the lines in a file as it is now, and their first line if they have moved."""
-        if hash_of(content.lines) == self.file_hash or hash_of(self.span(content)) == self.lines_hash:
+        if hash_of_lines(content.lines) == self.file_hash or hash_of_lines(self.span(content)) == self.lines_hash:
             return "fresh", None
         found = list(islice(self._places(content.lines), 2))
         return ("moved", found[0] + 1) if len(found) == 1 else ("changed", None)
@@ -94,10 +94,10 @@ class Evidence:
         length = self.last_line - self.first_line + 1
         sums = list(accumulate(map(crc32, lines), initial=0))
         starts = (start for start, end in enumerate(sums[length:]) if end - sums[start] == self.lines_sum)
-        yield from (start for start in starts if hash_of(lines[start : start + length]) == self.lines_hash)
+        yield from (start for start in starts if hash_of_lines(lines[start : start + length]) == self.lines_hash)
 
 
-def hash_of(lines: Sequence[bytes]) -> str:
+def hash_of_lines(lines: Sequence[bytes]) -> str:
     """Return the hash of lines."""
     return blake2b(b"\n".join(lines), digest_size=HASH_BYTES).hexdigest()
 
@@ -108,10 +108,10 @@ def parse_evidence(value: Sequence[Mapping[str, Any]] | None) -> tuple[Evidence,
         return ()
     if not isinstance(value, list | tuple) or len(value) > MOST or not all(isinstance(one, dict) for one in value):
         raise ValidationError(f'evidence must be a list of at most {MOST}, for example [{{"path": "src/auth.py"}}].')
-    return tuple(dict.fromkeys(map(_parsed, value)))
+    return tuple(dict.fromkeys(map(_entry_of, value)))
 
 
-def _parsed(sent: Mapping[str, Any]) -> Evidence:
+def _entry_of(sent: Mapping[str, Any]) -> Evidence:
     if unknown := sent.keys() - {"path", "lines", "commit"}:
         raise ValidationError(f"evidence has no {min(map(str, unknown))}: send path, lines and commit.")
     lines, commit = sent.get("lines"), sent.get("commit")

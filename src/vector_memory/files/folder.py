@@ -20,7 +20,7 @@ from operator import attrgetter
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from vector_memory.domain.evidence import Content
+from vector_memory.domain.evidence import FileLines
 from vector_memory.domain.text import text_in
 from vector_memory.domain.user_files import open_regular, read_up_to
 from vector_memory.domain.validation import check_text
@@ -293,7 +293,7 @@ WRITE_ATTEMPTS = 5
 """An editor may replace the file that is being written. More replacements in a row are not expected."""
 
 
-def content_of(root: Path, path: PurePosixPath) -> Content | None:
+def lines_below(root: Path, path: PurePosixPath) -> FileLines | None:
     """Return the lines of a file below a root; None: it is ignored, linked, too long, or cannot be read."""
     rules = rules_above(root)
     try:
@@ -307,7 +307,7 @@ def content_of(root: Path, path: PurePosixPath) -> Content | None:
                     with opened_file(parent, name) as file, os.fdopen(file, "rb", closefd=False) as stream:
                         before = os.fstat(file)
                         data = read_up_to(stream, MAX_FILE_BYTES)
-                    return Content.of(data, before.st_size, before.st_mtime_ns)
+                    return FileLines.of(data, before.st_size, before.st_mtime_ns)
     except OSError:
         pass
     return None

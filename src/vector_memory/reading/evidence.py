@@ -15,7 +15,7 @@ from vector_memory.answers.mapping import EvidenceNotes
 from vector_memory.answers.models import EvidenceNote
 from vector_memory.answers.overview import VerifiedLine, VerifyResult
 from vector_memory.domain import Evidence, NewMemory, Project, Scope
-from vector_memory.domain.evidence import MOST, Content, EvidenceState, evidence_in
+from vector_memory.domain.evidence import MOST, EvidenceState, FileLines, evidence_in
 from vector_memory.domain.text import counted
 from vector_memory.errors import ValidationError
 from vector_memory.reading.export import opened_parent
@@ -24,12 +24,12 @@ from vector_memory.storage.base import Storage
 from vector_memory.storage.queries.evidence import EvidenceOf
 from vector_memory.texts.redaction import redact
 
-Found = tuple[EvidenceState, int | None]
+FoundState = tuple[EvidenceState, int | None]
 """A state, and the first line of what has moved."""
 
 NOWHERE = Project("", owns_memory=False)
 
-UNKNOWN: Found = ("unverified", None)
+UNKNOWN: FoundState = ("unverified", None)
 
 KEPT = 10_000
 """Number of comparisons whose results are kept."""
@@ -44,7 +44,7 @@ class Checkout:
     `read`: returns the lines of a file that may be read. It follows no links. `memory`: the file of the memory.
     """
 
-    def __init__(self, read: Callable[[Path, PurePosixPath], Content | None], memory: Path | None) -> None:
+    def __init__(self, read: Callable[[Path, PurePosixPath], FileLines | None], memory: Path | None) -> None:
         self._read, self._memory = read, memory
         self._folder: Path | None = None
         self._project = NOWHERE
@@ -77,14 +77,14 @@ class Checkout:
         length = (one.last_line or 0) - (one.first_line or 0)
         return EvidenceNote(
             path=one.path,
-            lines=None if one.first_line is None else lines_of(one.first_line, length),
+            lines=None if one.first_line is None else named_lines(one.first_line, length),
             state=state,
-            moved_to=None if first is None else lines_of(first, length),
+            moved_to=None if first is None else named_lines(first, length),
             commit=one.at_commit,
         )
 
-    def _state(self, one: Evidence) -> Found:
-        place = inside(one.path)
+    def _state(self, one: Evidence) -> FoundState:
+        place = path_within(one.path)
         is_here = self._project.owns_memory or one.project == self._project.folder
         if self._folder is None or place is None or one.lines_hash is None or not is_here:
             return UNKNOWN
@@ -99,13 +99,13 @@ class Checkout:
             return "fresh", None
         return self._compared(one, status.st_size, status.st_mtime_ns, status.st_ino)
 
-    def _compare(self, one: Evidence, *_status: int) -> Found:
+    def _compare(self, one: Evidence, *_status: int) -> FoundState:
         content = self._folder and self._read(self._folder, PurePosixPath(one.path))
         return one.state_in(content) if content else UNKNOWN
 
     def _hashed(self, one: Evidence) -> Evidence:
         """Return evidence with the hashes of its file, if it is here. Raises ValidationError."""
-        place = inside(one.path, self._folder)
+        place = path_within(one.path, self._folder)
         if place is None:
             raise ValidationError(
                 "The path of evidence must be a file in the project, without '..' and without names that start with a "
@@ -130,7 +130,7 @@ class Checkout:
         return one.of(content if is_settled else content._replace(mtime=0))
 
 
-def inside(path: str, folder: Path | None = None) -> PurePosixPath | None:
+def path_within(path: str, folder: Path | None = None) -> PurePosixPath | None:
     """Return a path relative to the project, in whose folder it may begin; None: it is outside, or hidden."""
     place = PurePosixPath(path)
     if folder is not None and place.is_relative_to(folder):
@@ -139,7 +139,7 @@ def inside(path: str, folder: Path | None = None) -> PurePosixPath | None:
     return None if is_hidden or not place.parts or "\0" in path else place
 
 
-def lines_of(first: int, more: int) -> str:
+def named_lines(first: int, more: int) -> str:
     """Return a range of lines."""
     return f"{first}-{first + more}" if more else str(first)
 
@@ -154,7 +154,7 @@ def no_longer(notes: Mapping[int, Sequence[EvidenceNote]]) -> list[VerifiedLine]
     ]
 
 
-def verify(storage: Storage, notes: EvidenceNotes, scope: Scope) -> VerifyResult:
+def verified(storage: Storage, notes: EvidenceNotes, scope: Scope) -> VerifyResult:
     """List what no longer holds of the evidence of a scope's memories."""
     with storage.read() as reader:
         evidence = reader.evidence.within(scope)

@@ -5,7 +5,7 @@ Measurements are arrays with one number for each entry of the blocks that have u
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import fsum, isnan
 from types import MappingProxyType
@@ -554,3 +554,16 @@ def best_of_memories(
     leading = leading[np.lexsort((ids[leading], places[leading]))]
     first: Numbers = leading[np.searchsorted(places[leading], best(highest, memories, count))]
     return first, nearest[places]
+
+
+def with_stored_on(found: SearchHits, reader: Reader, scope: Scope, day: str | None, *, memories: bool) -> SearchHits:
+    """Add what was stored on a day, in this order, unless the scope has times of its own; each matches."""
+    if day is None or scope.created_after or scope.created_before:
+        return found
+    units, _ = reader.vectors.candidates.indexed(replace(scope, created_after=day, created_before=day), [])
+    entries = np.flatnonzero(units.inside)
+    owners = units.owners_of(entries).tolist()
+    known, lowest = {hit.id for hit in found.hits}, min((hit.score for hit in found.hits), default=1.0)
+    stored = dict(sorted(zip(owners if memories else units.ids[entries].tolist(), owners, strict=True)))
+    more = [Hit(unit, stored[unit], lowest, None, ("keyword",), covered=1.0) for unit in stored if unit not in known]
+    return found._replace(hits=[*found.hits, *more])

@@ -64,8 +64,7 @@ IN_ONE_GO = 60_000_000
 MOST_CHARACTERS = 20_000
 """Longer texts are not compared to find copies: that would take longer than the search."""
 
-MAX_DEPTH = DEPTH * rank.GROWTH**4
-"""The longest list: a search that needs a longer one gives up and says so."""
+MAX_DEPTH = DEPTH * rank.GROWTH**4  # the longest list: a search that needs a longer one gives up and says so
 
 
 class Awaited(NamedTuple):
@@ -331,10 +330,10 @@ class Retrieval:
         if self.scope.kind is None:
             raise ValidationError(f"A search needs one memory_type: {', '.join(MemoryKind)}.")
         ranking = self._ranking = self._ranking or self._ranked()
-        question = self.question.states
-        if question is None:
-            found = ranking.best(count, max(DEPTH, count), memories=memories)
-            return self._known(self._with_stored_on(found, count, memories=memories), self.scope.kind)
+        if (question := self.question.states) is None:
+            found, place = ranking.best(count, max(DEPTH, count), memories=memories), (self.reader, self.scope)
+            found = rank.with_stored_on(found, *place, self.question.day, memories=memories)
+            return self._known(found._replace(hits=found.hits[:count]), self.scope.kind)
         wanted = LATE_UNITS if memories else max(count, LATE_UNITS)
         units = ranking.best(wanted, max(DEPTH, wanted))
         others = ranking.best(count, max(DEPTH, count), memories=True) if memories else units
@@ -350,26 +349,6 @@ class Retrieval:
             units = others._replace(compared=compared, links=units.links, origins=units.origins, texts=texts)
             hits = rank.best_of_each_memory([*hits, *behind])
         return units._replace(hits=hits[:count])
-
-    def _with_stored_on(self, found: rank.SearchHits, count: int, *, memories: bool) -> rank.SearchHits:
-        """Add what was stored on the day that the question is, in this order; each matches."""
-        day, scope = self.question.day, self.scope
-        if day is None or scope.created_after or scope.created_before:
-            return found
-        there = replace(scope, created_after=day, created_before=day)
-        units, _ = self.reader.vectors.candidates.indexed(there, [])
-        entries = np.flatnonzero(units.inside)
-        owners = units.owners_of(entries).tolist()
-        ids = owners if memories else units.ids[entries].tolist()
-        stored = dict(sorted(zip(ids, owners, strict=True)))
-        lowest = min((hit.score for hit in found.hits), default=1.0)
-        known = {hit.id for hit in found.hits}
-        more = [
-            rank.Hit(unit, owner, lowest, None, ("keyword",), covered=1.0)
-            for unit, owner in stored.items()
-            if unit not in known
-        ]
-        return found._replace(hits=[*found.hits, *more][:count])
 
     def _ranked(self) -> rank.Ranking:
         reader, scope = self.reader, self.scope

@@ -77,7 +77,7 @@ class Observation:
     beginning: str
 
 
-class Held(NamedTuple):
+class Hold(NamedTuple):
     """A memory that is held back: how, since when, and the rule or the reason."""
 
     memory_id: int

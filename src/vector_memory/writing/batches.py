@@ -15,7 +15,7 @@ from vector_memory.storage.queries.deletions import covers
 from vector_memory.storage.records import History
 from vector_memory.writing.indexer import Indexer
 from vector_memory.writing.outbox import Body, Delivery, DeliveryOutcome, Outbox, Verdict, failure
-from vector_memory.writing.pending import gated
+from vector_memory.writing.pending import screened
 from vector_memory.writing.writer import MemoryWriter, hash_of, is_deleted, with_title
 
 logger = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class Batches:
         Each is found by its words at once. Raises ChunkingError, DatabaseError; then nothing is stored.
         """
         self._storage.require_time_to_write()
-        titled = [gated(with_title(memory), self._rules) for memory in memories]
+        titled = [screened(with_title(memory), self._rules) for memory in memories]
         prepared = [(each, self._indexer.derived(each.kind, each.title, each.content)) for each in titled]
         stored, now = [], utc_now()
         with self._storage.write() as writer:

@@ -13,7 +13,7 @@ from vector_memory.domain.validation import parse_id
 from vector_memory.errors import NotFoundError
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.queries.portions import Portions
-from vector_memory.storage.records import Held, Memory
+from vector_memory.storage.records import Hold, Memory
 from vector_memory.writing.deletion import Deletion
 
 MEMORY = "memory:"
@@ -24,10 +24,10 @@ QUARANTINED = "quarantined"
 """Why a memory is held that a person took out of use."""
 
 
-class HeldMemory(NamedTuple):
+class HeldEntry(NamedTuple):
     """A held memory, and why it is held."""
 
-    held: Held
+    held: Hold
     memory: Memory
 
 
@@ -37,13 +37,13 @@ class Holding:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
-    def held(self) -> list[HeldMemory]:
+    def held(self) -> list[HeldEntry]:
         """Return the memories that are held back, the first to be held first."""
         with self._storage.read() as reader:
             held = reader.lifecycle.held()
             found = Portions(reader).whole([one.memory_id for one in held], bare=True)
         memories = {one.memory.id: one.memory for one in found}
-        return [HeldMemory(one, memories[one.memory_id]) for one in held]
+        return [HeldEntry(one, memories[one.memory_id]) for one in held]
 
     def accept(self, memory_ids: Collection[int]) -> None:
         """Release held memories. Raises NotFoundError."""

@@ -24,7 +24,7 @@ from vector_memory.settings import MemoryAddress, state_folder
 from vector_memory.storage.disk.drafts import Rules, Target, draft_at
 from vector_memory.storage.disk.filesystem import (
     flush_to_disk,
-    is_private,
+    is_private_folder,
     lock_file,
     lock_if_free,
     make_private_folders,
@@ -126,7 +126,7 @@ class Outbox:
             for spare in self._spares:
                 with suppress(OSError):
                     make_private_folders(spare.parent)
-                    if not is_private(spare.parent):
+                    if not is_private_folder(spare.parent):
                         continue
                     spare.mkdir(mode=0o700, exist_ok=True)
                     path = self._kept(spare, data)
@@ -157,7 +157,7 @@ class Outbox:
 
     def paths(self) -> list[Path]:
         """Return the files of waiting texts, oldest first."""
-        spares = [path for spare in self._spares if is_private(spare.parent) for path in _numbered(spare)]
+        spares = [path for spare in self._spares if is_private_folder(spare.parent) for path in _numbered(spare)]
         waiting = sorted([*_numbered(self.folder), *spares], key=lambda path: path.name)
         return [path for path in waiting if path not in self._stuck]
 

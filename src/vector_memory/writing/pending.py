@@ -11,7 +11,7 @@ INSTRUCTIONS = "instructions"
 """The mark of a text that looks like instructions to the model that reads it."""
 
 
-def gated(new: NewMemory, rules: Sequence[tuple[str, str]]) -> NewMemory:
+def screened(new: NewMemory, rules: Sequence[tuple[str, str]]) -> NewMemory:
     """Return a new memory with its mark, and with what it awaits if a rule holds it back; see `Settings.pending`."""
     came_from = CameFrom(**new.came_from)
     if any(map(speaks_to_model, filter(None, (new.content, new.title, new.description)))):

@@ -22,7 +22,7 @@ from vector_memory.texts.redaction import redact, redact_within, require_no_secr
 from vector_memory.texts.structure import title_of
 from vector_memory.writing.background import BackgroundVectors
 from vector_memory.writing.indexer import EmbeddingProgress, Indexer, is_chunked
-from vector_memory.writing.pending import gated
+from vector_memory.writing.pending import screened
 
 JsonValue = TypeVar("JsonValue")
 
@@ -135,7 +135,6 @@ class MemoryWriter:
         self._storage.require_time_to_write()
         forms = forms_of(memory.content) if captured or from_source else ()
         memory, redacted = self._without_secrets(memory, captured=captured)
-        memory = gated(memory, self._rules)
         content_hash, at = hash_of(memory.content), memory.created_at if captured else None
         is_pending = self._background.defers
         with self._sure_of_duplicates(), self._storage.read() as reader:
@@ -183,6 +182,7 @@ class MemoryWriter:
         Raises ValidationError for a name with a secret. In a captured memory it is replaced, because nobody could send
         another name.
         """
+        memory = screened(memory, self._rules)
         if not self.redacts(captured=captured):
             return memory, 0
         names = {name: getattr(memory, name) for name in NAMED}

@@ -99,7 +99,7 @@ def make_private_folders(folder: Path) -> None:
         path.mkdir(mode=0o700, exist_ok=True)
 
 
-def is_private(folder: Path) -> bool:
+def is_private_folder(folder: Path) -> bool:
     """Return whether a folder exists that only this user can use; another one might have made it."""
     try:
         found = folder.lstat()

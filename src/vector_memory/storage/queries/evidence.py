@@ -27,7 +27,7 @@ class EvidenceQueries(Queries):
             select e.memory_id, {COLUMNS} from file_evidence e
             where {{visible_id:e.memory_id}} and e.memory_id {{among:ids}} order by e.memory_id, e.place
         """
-        return by_memory((yield from ask(numbered, sql, {"ids": list(memory_ids)})))
+        return by_memory_id((yield from ask(numbered, sql, {"ids": list(memory_ids)})))
 
     def within(self, scope: Scope) -> EvidenceOf:
         """Return the evidence of the memories of a scope, by ascending ids."""
@@ -36,7 +36,7 @@ class EvidenceQueries(Queries):
             select e.memory_id, {COLUMNS} from file_evidence e join session_memories m on m.id = e.memory_id
             where {{visible:m}} and {condition.sql} order by e.memory_id, e.place
         """
-        return by_memory(self.connection.fetch(numbered, sql, condition.parameters))
+        return by_memory_id(self.connection.fetch(numbered, sql, condition.parameters))
 
 
 class EvidenceChanges(Queries):
@@ -53,7 +53,7 @@ def numbered(*, memory_id: int, **columns: Any) -> tuple[int, Evidence]:
     return memory_id, Evidence(**columns)
 
 
-def by_memory(rows: Sequence[tuple[int, Evidence]]) -> EvidenceOf:
+def by_memory_id(rows: Sequence[tuple[int, Evidence]]) -> EvidenceOf:
     """Group rows by their memories."""
     found = defaultdict[int, list[Evidence]](list)
     for memory_id, evidence in rows:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from vector_memory.domain import Scope, utc_now
 from vector_memory.storage.connection import Connection, Queries, Steps, ask, read
 from vector_memory.storage.queries.filters import EXPIRED, UNPINNED, memory_filter
-from vector_memory.storage.records import Held, Later, Link, Links
+from vector_memory.storage.records import Hold, Later, Link, Links
 
 PENDING = "pending"
 """Why a memory is held that awaits a person's review."""
@@ -111,14 +111,14 @@ class LifecycleQueries(Queries):
         """
         return self.connection.fetch_column(sql, {"limit": limit})
 
-    def held(self) -> list[Held]:
+    def held(self) -> list[Hold]:
         """Return the memories that are held back, the first to be held first."""
         sql = """
             select l.memory_id, l.held, l.held_at, l.held_for
             from memory_lifecycle l join session_memories m on m.id = l.memory_id
             where {visible:m} and l.held is not null order by l.held_at, l.memory_id
         """
-        return self.connection.fetch(Held, sql)
+        return self.connection.fetch(Hold, sql)
 
     def of(self, memory_id: int) -> Lifecycle:
         """Return the lifecycle of a memory."""
