@@ -43,7 +43,7 @@ def test_a_natural_question_finds_its_answer_first(question: str, docs: SessionM
 
 def test_the_demos_questions_find_what_answers_them(docs: SessionMemoryStore) -> None:
     """Each at its grain, although question and answer hardly share a word."""
-    chunk, section, document = PROJECT_QUESTIONS
+    chunk, section, document, _ = PROJECT_QUESTIONS
     (fine,) = docs.search_chunks(chunk, Scope("report"), Page(limit=1)).results
     assert "the server never uses the network" in " ".join(fine.chunk_content.split())
     (medium,) = docs.search_sections(section, Scope("report"), Page(limit=1)).results
