@@ -271,7 +271,13 @@ def test_no_command_stores_a_secret(tmp_path: Path, outside: Path, run: Run) -> 
     )
     (docs / f"{TOKEN}.md").write_text("A name.\n")
     needed = {"import": [export_with_secrets(outside)], "ingest": [docs], "search": ["door"], "supersede": [1, 2]}
-    needed |= {"edit": [1], "pin": [1], "unpin": [1], "tag": [1, "--add", "door"]}
+    needed |= {
+        "store": ["A door.", "--session", "s"],
+        "edit": [1],
+        "pin": [1],
+        "unpin": [1],
+        "tag": [1, "--add", "door"],
+    }
     with opened(tmp_path) as store:
         for command in filter(stores_texts, commands.COMMANDS):
             for given in ["", *texts_of(command)]:

@@ -222,5 +222,5 @@ def test_completion_knows_commands_and_flags(shell: str, run: Run) -> None:
     for word in ("ingest", "timeline", "grain", "report_observation"):
         assert word in script
     if shell == "bash":
-        ended = subprocess.run(["bash", "-euc", script], capture_output=True, text=True, check=False)
+        ended = subprocess.run(["bash", "-eu"], input=script, capture_output=True, text=True, check=False)
         assert (ended.returncode, ended.stderr) == (0, "")

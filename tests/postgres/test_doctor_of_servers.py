@@ -53,7 +53,7 @@ def test_each_server_is_listed_with_its_role_timeline_lag_and_connections(pair: 
     assert lines[1].endswith(" of 100 connections in use, 0.0 MB behind the primary.")
     assert lines[2:] == [
         "ok confirmation: No standby has to confirm stores, so a failover can lose the latest.",
-        "ok namespaces: The database has 1 memory with 18 tables.",
+        "ok namespaces: The database has 1 memory with 20 tables.",
     ]
 
 

@@ -133,7 +133,7 @@ def added_keys(tool: str) -> set[str]:
     if tool.startswith("store_"):
         return {"passages_created", "token_count", "vectors", "redacted", "expires_at"}
     added = {
-        "reconstruct_document": CUT | OBSERVATIONS | SUCCESSION | {"agent_id", "session_id", "created_at"},
+        "reconstruct_document": CUT | OBSERVATIONS | SUCCESSION | {"agent_id", "session_id", "created_at", "evidence"},
         "expand_chunk_context": OBSERVATIONS
         | SUCCESSION
         | {"content_end", "memory_type", "agent_id", "session_id", "created_at"},

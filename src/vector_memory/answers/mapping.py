@@ -68,7 +68,7 @@ def found_memory(memory: Memory, **ranked: Any) -> models.FoundMemory:
 def shown(memory: Memory) -> dict[str, Any]:
     """Return the fields of a memory that results contain."""
     derived = {"content_hash": memory.content_hash[:HASH_SHOWN], "content_length": len(memory.content)}
-    plain = {"by", "client"} if memory.came_from.get("by") == Way.TOOL else ()
+    plain = {"token", *(("by", "client") if memory.came_from.get("by") == Way.TOOL else ())}
     came_from = {name: value for name, value in memory.came_from.items() if name not in plain}
     set_ones = {"pinned": memory.pinned or None, "came_from": came_from or None}
     return dict(zip(SHOWN, SHOWN_OF(memory), strict=True)) | derived | set_ones
