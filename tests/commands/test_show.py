@@ -183,6 +183,7 @@ def test_stats_count_the_memory_and_a_session(run: Run) -> None:
     assert "3 in 1 chunk" in run("stats", "outage").out
 
 
+@pytest.mark.sqlite("names a file")
 def test_an_empty_memory_says_how_to_begin(tmp_path: Path, run: Run) -> None:
     SessionMemoryStore(tmp_path / "empty.db", TOY).store_memory("report", "Gone.", session_id="s", agent_id="a")
     assert run("delete", "1", "--yes", "--database-path", tmp_path / "empty.db").code == 0
