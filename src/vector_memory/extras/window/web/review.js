@@ -63,8 +63,10 @@ function Side({ name, memory }) {
 }
 
 function Held({ line, attempt }) {
-  return html`<li dir="auto"><p class="facts">${line.held === "pending" ? "Awaits review" : "Taken out"} (${line.held_for}) · ${nameOfKind(line.memory_type)} ${line.id} · <bdi>${line.agent_id}</bdi> · <${At} time=${line.created_at} /></p>
-    <p>${line.content}</p>
+  const begun = { ...line, beginning: line.content, memory_id: line.id, content_length: line.content.length };
+  return html`<li class="held" dir="auto"><p class="facts">${line.held === "pending" ? "Awaits review" : "Taken out"} (${line.held_for}) · ${nameOfKind(line.memory_type)} ${line.id} · <bdi>${line.agent_id}</bdi> · <${At} time=${line.created_at} /></p>
+    <h3>${nameOf(begun)}</h3>
+    <p>${beginningOf(begun)}</p>
     ${attempt && html`<div class="tools"><button type="button" class="small" onClick=${() => attempt(`memories/${line.id}/hold`, "DELETE")}>Accept</button>
       <button type="button" class="small risky" onClick=${() => attempt(`memories/${line.id}/hold`, "PUT")}>Delete for good</button></div>`}</li>`;
 }
