@@ -35,6 +35,7 @@ from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
 from pydantic import BaseModel
 
 from vector_memory.domain.callers import Permission
+from vector_memory.extras.teams import serving as team_serving
 from vector_memory.extras.teams.registry import Registry
 from vector_memory.server.app import create_server
 from vector_memory.server.http import serving
@@ -76,7 +77,7 @@ def team_with_fixtures(folder: Path, settings: Settings) -> App:
         return server
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(serving, "create_server", with_fixtures)
+        patch.setattr(team_serving, "create_server", with_fixtures)
         options = HttpOptions(http=True, data_dir=folder)
         app = serving.application(folder / "unused.db", settings, [], ServerOptions(), options)
     return with_token(app, secret)
