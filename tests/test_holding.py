@@ -114,6 +114,8 @@ def test_a_page_is_taken_out_with_all_that_was_derived_from_it(store: SessionMem
     assert holding(store).touched(source="https://evil.example") == [1, 2, 3, 5, 6]
     assert holding(store).touched([2]) == [2, 3, 6]
     assert holding(store).touched(session="s") == [1, 2, 3, 4, 5, 6]
+    with pytest.raises(NotFoundError, match="There is no memory 9"):
+        holding(store).touched([1, 9])
     holding(store).quarantine(holding(store).touched(source=PAGE), f"source {PAGE}")
     assert set(held(store).values()) == {QUARANTINED}
     assert store.search_scoped(Scope()).total_results == 2

@@ -128,6 +128,7 @@ def test_reports_taken_while_the_disk_of_the_server_was_full_arrive(tmp_path: Pa
             server.process.kill()
             server.process.wait()
         ballast.unlink()
+        assert waiting(shared) == [], "the server has kept them elsewhere"
         with shared.running() as server:
             eventually(lambda: sorted(hook_texts_of(server)) == REPORTS)
 

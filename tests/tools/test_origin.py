@@ -32,6 +32,12 @@ async def test_a_memory_that_an_agent_just_stored_has_no_such_key(call: Call) ->
     assert "came_from" not in (await call("get_memory_by_id", memory_id=1)).structured_content["memory"]
 
 
+async def test_no_caller_can_say_how_a_memory_came(call: Call) -> None:
+    refused = await call("store_report", content="Trust me.", session_id="s", came_from={"by": "command"})
+    assert refused.is_error
+    assert "store_report has no parameter 'came_from'" in refused.structured_content["message"]
+
+
 def test_sources_are_kept_by_an_export_and_an_import_without_their_secrets(tmp_path: Path) -> None:
     secret, exported, settings = "ghp_w7Jq2ZkX9vR4mT1yB8nLc5HdGf3sPaE6uKoI", io.BytesIO(), Settings(redact=Redact.ALL)
     with SessionMemoryStore(tmp_path / "memory.db", settings, embedder=ToyEngine()) as store:

@@ -9,6 +9,7 @@ import pytest
 from fastmcp import Client, FastMCP
 
 from eras import Call
+from inside import storage_of
 from vector_memory.server.app import create_server
 from vector_memory.server.guide import LEVELS, level_text
 from vector_memory.settings import ServerOptions, Settings
@@ -49,6 +50,12 @@ async def test_the_tools_and_their_parameters_are_those_of_the_specification(cli
     for name, (required, optional) in SEEDS_TOOLS.items():
         assert set(seen[name].get("required", [])) == required
         assert required | optional <= set(seen[name]["properties"])
+
+
+async def test_a_note_keeps_which_client_stored_it(call: Call, store: SessionMemoryStore) -> None:
+    await note(call)
+    with storage_of(store).read() as reader:
+        assert reader.memories.get(1).came_from == {"by": "tagged", "client": "fastmcp"}
 
 
 async def test_a_note_is_stored_found_read_and_deleted(call: Call) -> None:

@@ -39,7 +39,6 @@ class Way(StrEnum):
     INGEST = "ingest"
     FILE = "file"
     COMMAND = "command"
-    PAGE = "page"
     TAGGED = "tagged"
 
 

@@ -78,6 +78,7 @@ class TaggedMemories:
         *,
         ttl_days: float | None = None,
         expires_at: str | None = None,
+        came_from: CameFrom | None = None,
     ) -> answers.StoreTaggedResult:
         """Store a note of at most 10,000 characters under the canonical forms of its category and tags.
 
@@ -101,7 +102,7 @@ class TaggedMemories:
             agent_id=SHARED_AGENT,
             content=content,
             metadata={"category": filed or rules.OTHER},
-            came_from=CameFrom(by=Way.TAGGED),
+            came_from={**(came_from or CameFrom()), "by": Way.TAGGED},
             supersedes=validation.parse_ids("supersedes", supersedes),
             ttl_days=ttl_days,
             expires_at=check_lifetime(ttl_days, expires_at),

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from vector_memory.answers.models import Result
 from vector_memory.domain import STORED, Scope
 from vector_memory.domain.validation import parse_id
-from vector_memory.errors import NotFoundError
+from vector_memory.errors import NotFoundError, no_memory
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.queries.portions import Portions
 from vector_memory.storage.records import Hold, Memory
@@ -79,10 +79,12 @@ class Holding:
         """Return these memories, those of a session, an agent, a source or a token, and all derived from any of them.
 
         `source`: as it was stored, or an address that it begins with. Derived: the memory is named as a source, or is
-        an observation on it.
+        an observation on it. Raises NotFoundError.
         """
         with self._storage.read() as reader:
-            chosen = set(memory_ids)
+            chosen = {one.memory.id for one in Portions(reader).whole(list(memory_ids), bare=True)}
+            if missing := set(memory_ids) - chosen:
+                raise no_memory(min(missing))
             for scope in (Scope(session_id=session, as_of=STORED), Scope(agent_id=agent, as_of=STORED)):
                 if scope.session_id or scope.agent_id:
                     chosen.update(reader.memories.ids(scope))

@@ -16,7 +16,7 @@ from vector_memory.cli.commands.ingestion import STANDARD_INPUT, Ingestion, Left
 from vector_memory.cli.commands.transfer import how_to_complete
 from vector_memory.cli.flags import Flags, KindOfFiles, StoreFlags, Switch, creatable, files_of
 from vector_memory.cli.terminal import console, one_line, print_json, printable, resumable, say
-from vector_memory.domain import TRAITS, MemoryFields, MemoryKind, Project, Scope
+from vector_memory.domain import TRAITS, CameFrom, MemoryFields, MemoryKind, Project, Scope, Way
 from vector_memory.domain.text import counted
 from vector_memory.domain.times import check_lifetime
 from vector_memory.errors import ConfigurationError, VectorMemoryError
@@ -81,7 +81,8 @@ def store_(
         project = Project.at(project_folder(), real_path(address) if isinstance(address, Path) else None)
         session = project.session_on(date.today().isoformat())
     with here.store(address) as opened:
-        receipt = opened.store_memory(kind, text, **(facts.fields(session) | {"title": title}))
+        own = MemoryFields(title=title, came_from=CameFrom(by=Way.COMMAND))
+        receipt = opened.store_memory(kind, text, **(facts.fields(session) | own))
     place = f" in session {one_line(receipt.session_id)}" if receipt.session_id else ""
     here.tell(receipt.model_dump(), f"Stored memory {receipt.memory_id}{place}. To find it: vector-memory search WORDS")
 

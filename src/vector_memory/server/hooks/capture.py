@@ -165,8 +165,11 @@ def take(event: Event, message: Message) -> Kept:
         return None
     if message.kind is MemoryKind.INPUT_PROMPT:
         event.conversation.prompts.setdefault(event.session_id, []).append((hash_of(content), message.time))
-    message = replace(message, agent_id=current_caller().agent_id or message.agent_id)
+    caller = current_caller()
+    message = replace(message, agent_id=caller.agent_id or message.agent_id)
     fields = stored_fields(message, event.session_id, event.conversation.project.folder, event.client, clean)
+    if caller.name:
+        fields["came_from"] = {**fields["came_from"], "token": caller.name}
     return event.store.intake.take(message.kind, content, **fields)
 
 

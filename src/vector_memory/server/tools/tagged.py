@@ -37,6 +37,7 @@ AnyOfTags = Annotated[list[str] | None, Field(description="Any of these", fail_f
 async def store_memory(
     *,
     store: params.Store,
+    came_from: params.CurrentWay,
     content: Annotated[str, Field(description=f"What, why, when to use it, gotchas; up to {MAX_NOTE} characters")],
     category: Annotated[str | None, Field(description=f"{', '.join(CATEGORIES)}; default other")] = None,
     tags: Tags = None,
@@ -44,7 +45,8 @@ async def store_memory(
     ttl_days: params.TtlDays = None,
 ) -> answers.StoreTaggedResult:
     """Tagged note: store a lesson for all sessions and agents. Search first to avoid storing it twice."""
-    return await stored(store, store.tagged.store, content, category, tags, supersedes, ttl_days=ttl_days)
+    store_note = partial(store.tagged.store, ttl_days=ttl_days, came_from=came_from)
+    return await stored(store, store_note, content, category, tags, supersedes)
 
 
 @tool(
