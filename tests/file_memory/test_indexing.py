@@ -136,7 +136,9 @@ def test_only_the_chunks_that_changed_are_embedded_again(folder: Path, steps: St
     assert 1 <= len(engine.embedded) - before < before / 2
 
 
-def test_a_deleted_file_leaves_no_byte_in_the_index(folder: Path, index: IndexFile, steps: Steps) -> None:
+def test_a_deleted_file_leaves_no_byte_in_the_index_even_if_somebody_was_reading(
+    folder: Path, index: IndexFile, steps: Steps
+) -> None:
     (folder / "a.md").write_text("The zyzzyva is secret: quokka_77.")
     (folder / "b.md").write_text("This stays.")
     steps.all()
@@ -147,8 +149,12 @@ def test_a_deleted_file_leaves_no_byte_in_the_index(folder: Path, index: IndexFi
 
     assert are_there() == [True, True]
     (folder / "a.md").unlink()
-    steps.all()
-    eventually(lambda: [path for path, _, _ in chunks(index)] == ["b.md"] and are_there() == [False, False])
+    with index.current().storage.read() as reader:
+        assert len(reader.memories.ids(file_scope())) == 2
+        steps.all()
+        assert are_there() == [True, True]
+    eventually(lambda: are_there() == [False, False])
+    assert [path for path, _, _ in chunks(index)] == ["b.md"]
 
 
 def test_two_processes_index_each_file_once(folder: Path, index: IndexFile, index_file: Path) -> None:

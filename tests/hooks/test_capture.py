@@ -306,7 +306,7 @@ async def test_a_memory_that_cannot_be_read_keeps_no_text_from_being_kept(
     monkeypatch.setattr(MemoryWriter, "store", fail)
     try:
         assert await talk.prompt("s", PROMPT) is None
-        assert began.is_set()
+        await until(began.is_set)
         assert kept(outbox) == [PROMPT]
     finally:
         release.set()

@@ -70,26 +70,27 @@ async def test_a_recap_that_came_too_late_is_told_with_the_next_prompt(
     talk: Any, waits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await work(talk, "one")
+    assert await talk.prompt("two", "/model") is None  # from now on the session is known
     begun, go_on, recap_of = threading.Event(), threading.Event(), type(talk.store.past).recap
 
     def held(*arguments: Any) -> Any:
         begun.set()
-        assert go_on.wait(60)
+        assert go_on.wait(PATIENCE)
         return recap_of(*arguments)
 
     with monkeypatch.context() as patch:
         patch.setattr(type(talk.store.past), "recap", held)
-        patch.setattr(capture, "READING_SECONDS", 0.01 if waits else 60.0)
+        patch.setattr(capture, "READING_SECONDS", 0.05 if waits else 60.0)
         asked = asyncio.create_task(talk.prompt("two", PROMPT))
-        assert await asyncio.to_thread(begun.wait, 60)
         if waits:
             assert await asked is None
         else:
+            assert await asyncio.to_thread(begun.wait, PATIENCE)
             asked.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await asked
         go_on.set()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not (told := await talk.prompt("two", NEXT)):
             await asyncio.sleep(0.01)
     assert told.startswith("Recap of this project's last session, one, ")

@@ -126,8 +126,11 @@ class BackgroundVectors:
         return Lease(self.owner, time.time() + LEASE_SECONDS)
 
     def _run(self) -> None:
+        is_idle = False
         while not self._stopping.is_set():
             try:
+                if is_idle:
+                    self._storage.purge_deleted()
                 self._erase_expired()
                 self._do_first()
                 self._work()
@@ -137,8 +140,9 @@ class BackgroundVectors:
                 logger.info("Vectors were not computed yet: %s", error)
             except Exception as error:  # whatever it is, the thread continues
                 logger.warning("Vectors were not computed yet: %s", where(error))
-            # Also without a request: another process may have left something behind.
-            if self._wanted.wait(LEASE_SECONDS):
+            # Also without a request: another process may have left something behind, or kept the log from being erased.
+            is_idle = not self._wanted.wait(LEASE_SECONDS)
+            if not is_idle:
                 self._stopping.wait(SECONDS_FOR_RECEIPT)
             self._wanted.clear()
 

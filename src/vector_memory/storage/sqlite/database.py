@@ -162,7 +162,8 @@ class Database:
         """Move the log into the file and empty it, so that deleted bytes are gone from both.
 
         False: somebody else is reading or writing. This does not wait: the file records that bytes have to be erased,
-        and every process retries after its next write, and when it opens or closes the file.
+        and every process retries after its next write, when it has had nothing to embed for some seconds, and when it
+        opens or closes the file.
         """
         if not self._is_opened:
             return True
