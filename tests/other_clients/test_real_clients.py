@@ -25,6 +25,7 @@ CAPTURED = {"continue": set[str](), "cline": {STORED.strip()}}
 """What hooks store of a session, if it is not the prompt and the answer; a prompt on Cline's command line runs none."""
 
 REPORT = {"title": "Fans", "content": "The cooling fan of rack 7 is broken. The spare one is in the cellar."}
+CALLS = [Call("store_report", REPORT), Call("search_reports_specific_chunks", {"query": "Where is the spare fan?"})]
 
 CHAT = """{{
   "model": "s/scripted", "small_model": "s/scripted", "autoupdate": false, "share": "disabled", "provider": {{"s": {{
@@ -109,21 +110,26 @@ DRIVEN = {
 
 
 def found_first(name: str, prefix: str) -> Turn:
-    """Return the call of a tool that the client does not list: it is looked for until the server is connected."""
+    """Return the calls of tools that the client does not list: one is looked for until the server is connected."""
 
-    def call(messages: Messages) -> Call | str:
-        text = json.dumps(messages)
-        if "Stored report" in text:
+    def turn(messages: Messages) -> Call | str:
+        if REPORT["content"] in told_in(messages):
             return STORED
+        call = CALLS["Stored report" in told_in(messages)]
         if name == "qwen":
-            return Call("tool_call", {"name": f"{prefix}store_report", "arguments": REPORT})
+            return Call("tool_call", {"name": f"{prefix}{call.tool}", "arguments": call.arguments})
         if '"results": []' in str(messages[-1]["content"]):  # it halts who searches in a loop
             return Call("run_terminal_command", {"command": "sleep 1", "description": f"Wait {len(messages)}"})
-        if "vector-memory__store_report" not in str(messages[-1]["content"]):
-            return Call("search_tool", {"query": f"vector-memory store report {len(messages)}"})
-        return Call("use_tool", {"tool_name": f"{prefix}store_report", "tool_input": REPORT})
+        if f"vector-memory__{call.tool}" not in told_in(messages):
+            return Call("search_tool", {"query": f"vector-memory {call.tool} {len(messages)}"})
+        return Call("use_tool", {"tool_name": f"{prefix}{call.tool}", "tool_input": call.arguments})
 
-    return call
+    return turn
+
+
+def told_in(messages: Messages) -> str:
+    """Return what the model was told, without what it said itself."""
+    return json.dumps([one for one in messages if one["role"] not in {"assistant", "model"}])
 
 
 class User:
@@ -191,7 +197,7 @@ def test_a_client_offers_the_tools_after_install_and_calls_them_and_its_sessions
     name: str, tmp_path: Path, model: Model
 ) -> None:
     user, driven = User(name, tmp_path, model), DRIVEN[name]
-    store = found_first(name, driven.prefix) if driven.finds else [Call("store_report", REPORT), STORED]
+    store = found_first(name, driven.prefix) if driven.finds else [*CALLS, STORED]
     model.script |= {QUESTION: [ANSWER], TASK: store}
     try:
         user.ask(QUESTION)
@@ -205,6 +211,7 @@ def test_a_client_offers_the_tools_after_install_and_calls_them_and_its_sessions
             opened.start_background_work()  # stores what waits
             captured = CAPTURED.get(name, {TASK, STORED.strip()})
             eventually(lambda: captured == reported_in(opened))
+        assert any(REPORT["content"] in told_in(one.get("messages") or one["contents"]) for one in model.requests)
         if not driven.finds:
             assert f"{driven.prefix}search_reports_specific_chunks" in model.tools
         imported = tmp_path / "imported.db"

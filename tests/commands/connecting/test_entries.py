@@ -447,11 +447,23 @@ def test_the_file_of_claude_code_is_changed_by_its_own_command(run: Run, home: P
 
 
 @pytest.mark.usefixtures("claude")
-@pytest.mark.parametrize("text", ['{"userID": "x"}', '{ "a":1, "mcpServers":{} }\n', "{}", "", '\ufeff{"a": 1}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"userID": "x"}',
+        '{ "a":1, "mcpServers":{} }\n',
+        "{}",
+        "",
+        '\ufeff{"a": 1}',
+        '{"mcpServers": {"vector-memory": {"command": "of another program"}}}',
+    ],
+)
 def test_the_file_of_claude_code_is_as_before_after_uninstall(text: str, run: Run, home: Path, tmp_path: Path) -> None:
     (home / ".claude.json").write_text(text, encoding="utf-8")
     before = everything(tmp_path)
+    assert "not connected" in run("uninstall", "claude", "--yes").out
     run("install", "claude", "--yes")
+    assert "of another program" not in (home / ".claude.json").read_text(encoding="utf-8")
     run("install", "claude", "--profile", "full", "--yes")
     run("uninstall", "claude", "--yes")
     assert everything(tmp_path) == before

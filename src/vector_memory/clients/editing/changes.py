@@ -159,6 +159,16 @@ PATIENCE = 60
 """Seconds for one command; it takes half a second."""
 
 
+OWN_WORDS = ("vector-memory", "vector_memory", "main.py")
+"""One of them is in every command line that starts this server."""
+
+
+def is_of_server(entry: Mapping[str, Any] | None) -> bool:
+    """Return whether an entry of this server's name starts this server, as far as its words tell."""
+    said = json.dumps({key: value for key, value in (entry or {}).items() if key != "name"}, default=str)
+    return any(word in said for word in OWN_WORDS)
+
+
 @dataclass(frozen=True)
 class CommandChange:
     """An entry of Claude Code's file before and after a change; None where there is none."""
@@ -185,7 +195,7 @@ class CommandChange:
 
     def make(self) -> None:
         """Run the commands. Raises ConfigurationError if one fails; what was removed before is then added again."""
-        if self.before is None:
+        if not is_of_server(self.before):
             keep_copy(self.path)
         for number, words in enumerate(self.commands()):
             try:
@@ -193,10 +203,10 @@ class CommandChange:
             except ConfigurationError:
                 if number and self.before:
                     _run(self._adding(self.before))
-                if self.before is None:
+                if not is_of_server(self.before):
                     backup_of(self.path).unlink(missing_ok=True)
                 raise
-        if self.after is None:
+        if not is_of_server(self.after):
             self._restore()
 
     def reversed(self) -> "CommandChange":

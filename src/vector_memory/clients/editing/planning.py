@@ -20,6 +20,7 @@ from vector_memory.clients.editing.changes import (
     FileChange,
     Plan,
     backup_of,
+    is_of_server,
     read_text,
     require_claude,
 )
@@ -176,12 +177,6 @@ def original_of(part: Part, text: str, there: Held) -> tuple[bool, str | None]:
         return False, None
 
 
-def is_of_server(entry: Held) -> bool:
-    """Return whether an entry of this server's name starts this server, as far as its words tell."""
-    said = json.dumps({key: value for key, value in entry.items() if key != "name"}, default=str)
-    return any(word in said for word in OWN_WORDS)
-
-
 @contextmanager
 def explained(part: Part, wanted: Held | None = None) -> Iterator[None]:
     """Add to an error in a file which file it is, and what the user can do instead."""
@@ -331,8 +326,10 @@ def _write_rules(plan: Plan, place: ClientConfiguration, changed: Any, private: 
 def _command(place: ClientConfiguration, entry: Mapping[str, Any] | None) -> CommandChange | None:
     """Return the change of the file that only the client's own command may write; None if it is as it should be."""
     with explained(server_entry(place)):
-        there = _of_claude(read_text(place.file) or "")
-    wanted = merged_entry(there, dict(entry)) if entry else None
+        there, earlier = (_of_claude(read_text(file) or "") for file in (place.file, backup_of(place.file)))
+    ours = there if is_of_server(there) else None
+    alone = there if ours is None else None if is_of_server(earlier) else earlier
+    wanted = merged_entry(ours, dict(entry)) if entry else alone
     if there == wanted:
         return None
     require_claude()
@@ -379,9 +376,6 @@ def not_ignored(text: str | None, line: str) -> str | None:
 
 NAME = "vector-memory"
 """The name of the server in every client's configuration."""
-
-OWN_WORDS = ("vector-memory", "vector_memory", "main.py")
-"""One of them is in every command line that starts this server."""
 
 OF_CACHE = ("archive-v", "builds-v", "environments-v")
 """Beginnings of the names of the folders in which uv keeps environments that it may delete."""
