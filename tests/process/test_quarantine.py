@@ -1,15 +1,17 @@
 """A hostile page, from the first agent that stored what it says to the command after which nothing of it is left."""
 
+import itertools
 import json
 import subprocess
 import sys
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from servers import Server
-from waiting import eventually
+from waiting import at_once, eventually
 
 pytestmark = pytest.mark.sqlite("its servers share a file")
 
@@ -52,3 +54,31 @@ def test_a_page_that_four_agents_have_seen_is_gone_after_one_command(tmp_path: P
         assert "zanzibar" not in command(one.path, "export")
     left = [file for file in tmp_path.rglob("*") if file.is_file() and b"zanzibar" in file.read_bytes()]
     assert [file.name for file in left] == []
+
+
+def test_what_awaits_review_stays_hidden_while_servers_that_store_it_are_killed(tmp_path: Path) -> None:
+    stored: list[str] = []
+
+    def store_and_die(number: int) -> None:
+        for life in range(3):
+            with Server(tmp_path, VECTOR_MEMORY_PENDING="agent:scout-*").hello() as server:
+                for step in itertools.count():
+                    text = f"The zanzibar flag of agent {number} in life {life}, step {step}."
+                    call = {"session_id": "s", "agent_id": f"scout-{number}", "content": text}
+                    request = server.ask_tool("store_report", **call)
+                    if step == 4 + number:
+                        break  # it dies while it stores
+                    assert server.answer(request)["success"]
+                    stored.append(text)
+
+    at_once(*(partial(store_and_die, number) for number in range(4)))
+    with Server(tmp_path).hello() as server:
+        assert server.call(SEARCH, query="zanzibar flag")["results"] == []
+        assert "zanzibar" not in command(server.path, "export")
+        held = command(server.path, "review")
+        assert [text for text in stored if text not in held] == []
+        accepted = command(server.path, "review", "--accept", "all")
+        assert accepted.startswith(f"Accepted {held.count('The zanzibar flag')} memories.")
+        found = command(server.path, "export")
+        assert [text for text in stored if text not in found] == []
+        assert len(stored) == 66

@@ -353,9 +353,11 @@ def review(
             reviewed.dismiss(memory_id)
         if accept == [EVERYTHING]:
             accept = [str(one.memory_id) for one, _ in holding.held() if one.held == PENDING]
-        for change, ids in ((holding.accept, accept), (holding.reject, reject)):
+        for done, change, ids in (("Accepted", holding.accept, accept), ("Deleted", holding.reject, reject)):
             if ids:
                 change([parse_id("memory_id", one) for one in ids])
+                if not here.as_json:
+                    say(f"{done} {counted(len(ids), 'memory', 'memories')}.")
         found = reviewed.for_people(Scope(session_id=session), limit)
     here.show(found, print_review)
 
