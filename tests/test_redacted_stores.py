@@ -190,3 +190,19 @@ def test_a_file_is_recognized_by_its_redacted_text(store: SessionMemoryStore) ->
     again.expect({file: again.hash_of(TEXT)}, ())
     assert again.put(file, lambda: new).state == "unchanged"
     assert again.is_outdated(file, f"{TEXT} More.")
+
+
+@pytest.mark.parametrize("redact", [Redact.CAPTURED, Redact.OFF])
+def test_a_receipt_says_that_the_text_was_stored_with_what_looks_like_a_secret(tmp_path: Path, redact: Redact) -> None:
+    """Which kind, not which; of what hooks store nothing is said, and nothing where secrets are removed."""
+    with SessionMemoryStore(tmp_path / "memory.db", Settings(redact=redact), embedder=ToyEngine()) as store:
+        receipts = [store.store_memory("report", BOTH, session_id="s"), store.tagged.store(BOTH)]
+        for receipt in receipts:
+            assert "what looks like a secret (GitHub token) and was stored as it is" in (receipt.message or "")
+            assert SECRET not in (receipt.message or "")
+        assert "secret" not in (store.store_memory("report", "Open.", session_id="s").message or "")
+
+
+def test_a_receipt_says_nothing_of_secrets_that_were_removed(store: SessionMemoryStore) -> None:
+    for receipt in (store.store_memory("report", BOTH, session_id="s"), store.tagged.store(BOTH)):
+        assert "secret" not in (receipt.message or "")

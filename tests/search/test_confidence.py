@@ -59,7 +59,7 @@ def test_an_empty_scope_is_reported_as_empty(store: SessionMemoryStore) -> None:
     answer = store.search_chunks("a b c d", Scope("report", session_id="nowhere"), Page(limit=5))
     assert (answer.confidence, answer.results) == ("weak", [])
     assert answer.message == (
-        "No reports match these filters (session_id). Nothing at all is stored in this session: list_sessions shows "
+        "No reports match these filters (session_id). Nothing is stored in this session: list_sessions lists "
         "the sessions."
     )
 

@@ -100,3 +100,12 @@ def test_of_many_corrections_the_last_are_named(store: SessionMemoryStore) -> No
         store.store_memory("report_observation", f"Note {number}.", session_id="s", parent_report_id=1)
     named = store.get_memory_by_id(1).observations
     assert [one.beginning for one in named] == [f"Note {number}." for number in range(5, 25)]
+
+
+def test_a_receipt_says_what_an_observation_corrects(store: SessionMemoryStore) -> None:
+    store.store_memory("report", "The pool has 10 connections.", session_id="s")
+    for corrects in (True, False):
+        receipt = store.store_memory(
+            "report_observation", f"About the pool: {corrects}.", parent_report_id=1, corrects=corrects, session_id="s"
+        )
+        assert ("It corrects report 1." in (receipt.message or "")) == corrects

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from vector_memory.answers.budget import BYTES_PER_TOKEN
+from vector_memory.domain import Page, Scope
 from vector_memory.errors import ValidationError
 from vector_memory.store import SessionMemoryStore
 
@@ -62,6 +63,7 @@ def test_reports_of_earlier_iterations_fill_up_after_those_of_the_iteration(stor
 
 
 def test_an_iteration_without_a_state_points_to_the_latest_that_has_one(store: SessionMemoryStore) -> None:
+    add(store, "report", "A finding.", 1)
     assert "No session context is stored in this session" in (store.load_session_context_for_task("s", 1).message or "")
     add(store, "session_context", "Old.", 1)
     latest = add(store, "session_context", "Newer.", 2)
@@ -69,3 +71,54 @@ def test_an_iteration_without_a_state_points_to_the_latest_that_has_one(store: S
     assert answer.session_context is None
     assert f"for iteration 5: the latest is memory {latest}, of iteration 2" in (answer.message or "")
     assert "No session context" not in (store.load_session_context_for_task("s", 2).message or "")
+
+
+def test_each_observation_is_given_once(store: SessionMemoryStore) -> None:
+    """On a report of the answer: with the corrections. Pinned: with what is pinned. The others: the latest."""
+    report = add(store, "report", "The pool has 10 connections.")
+    on_it = [
+        store.store_memory("report_observation", text, session_id="s", parent_report_id=report, corrects=wrong)
+        for text, wrong in (("It has 20.", True), ("It is in pool.py.", False), ("It is shared.", False))
+    ]
+    loose = add(store, "report_observation", "About nothing.")
+    store.pin(on_it[2].memory_id)
+    answer = store.load_session_context_for_task("s", 1)
+    assert [note.id for note in answer.observations] == [on_it[0].memory_id, on_it[1].memory_id]
+    assert [entry.id for entry in answer.pinned] == [on_it[2].memory_id]
+    assert [entry.id for entry in answer.recent_observations] == [loose]
+
+
+@pytest.mark.parametrize(
+    ("asked", "nearest"),
+    [
+        ("deploy_2026_11", "deploy-2026-11"),
+        ("DEPLOY-2026-11", "deploy-2026-11"),
+        ("deploy-2026-1", "deploy-2026-11"),
+        ("review", "Reviews"),
+        ("something else", None),
+    ],
+)
+def test_an_id_that_no_session_has_is_answered_with_the_nearest(
+    store: SessionMemoryStore, asked: str, nearest: str | None
+) -> None:
+    for name in ("deploy-2026-11", "Reviews", "main"):
+        store.store_memory("report", "A finding.", session_id=name)
+    said = {
+        store.load_session_context_for_task(asked, None).message,
+        store.get_session_stats(asked).message,
+        store.search_chunks("finding", Scope("report", session_id=asked), Page(limit=1)).message,
+        store.search_changes(Scope(session_id=asked)).message,
+    }
+    for message in said:
+        assert "Nothing is stored in this session: list_sessions lists the sessions." in (message or "")
+        assert (f'The nearest id is "{nearest}".' in (message or "")) == (nearest is not None)
+        assert ("nearest" in (message or "")) == (nearest is not None)
+
+
+def test_a_session_that_exists_is_not_called_unknown(store: SessionMemoryStore) -> None:
+    """Not even if all of it is superseded, or in another iteration."""
+    older = add(store, "report", "It has 10.")
+    store.store_memory("report", "It has 20.", session_id="t", supersedes=[older])
+    add(store, "working_memory", "Half done.", 3)
+    for iteration in (1, 3):
+        assert "Nothing" not in (store.load_session_context_for_task("s", iteration).message or "")

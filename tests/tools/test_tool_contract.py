@@ -396,7 +396,9 @@ async def test_each_tool_and_parameter_is_described_and_the_hints_say_what_it_do
     for tool in await tools_of(store, family):
         assert tool.title
         assert len(tool.description.encode()) in range(1, 200 if family == Toolset.FILES else 2048)
-        assert all(schema.get("description") for schema in tool.input_schema["properties"].values()), tool.name
+        for schema in tool.input_schema["properties"].values():
+            assert schema["description"], tool.name
+            assert not ("default" in schema and schema["description"].startswith("Default")), tool.name
         expected = HINTS.get(tool.name, STORE if tool.name.startswith("store_") else READ)
         assert tool.annotations.model_dump(by_alias=True, exclude_none=True) == expected, tool.name
 

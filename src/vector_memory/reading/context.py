@@ -7,10 +7,11 @@ from vector_memory.answers import mapping
 from vector_memory.answers.budget import ResponseBudget
 from vector_memory.answers.documents import TaskContextResult
 from vector_memory.answers.models import Beginning, MemoryEntry, ObservationNote, Omitted, StoredText
-from vector_memory.domain import MemoryKind, Scope, validation
+from vector_memory.domain import ANY, MemoryKind, Scope, validation
 from vector_memory.domain.text import counted
 from vector_memory.reading.documents import AccessRecorder
 from vector_memory.search import Retriever
+from vector_memory.search.messages import no_such_session
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Memory
 
@@ -81,8 +82,13 @@ class Gathered:
         notes = [*of(MemoryKind.WORKING_MEMORY), *of(MemoryKind.REPORT_OBSERVATION)]
         self._latest_context = next(iter(contexts or of(MemoryKind.SESSION_CONTEXT, 1, session_iter=None)), None)
         self._prompts = reader.memories.count(replace(session, kind=MemoryKind.INPUT_PROMPT))
-        self._observations: list[ObservationNote] = mapping.observations_on(reader, reports, session.as_of)
         pinned = [memory for memory in reader.memories.pinned(session, PINNED) if memory not in contexts]
+        others = {memory.id for memory in pinned}
+        self._observations: list[ObservationNote] = [
+            note for note in mapping.observations_on(reader, reports, session.as_of) if note.id not in others
+        ]
+        noted = {note.id for note in self._observations}
+        notes = [memory for memory in notes if memory.id not in noted]
         shown = [memory.id for memory in (*pinned, *reports, *notes)]
         later = reader.run(retriever.later_of(reader, shown, session))
         found: list[MemoryEntry | Beginning] = [
@@ -93,6 +99,8 @@ class Gathered:
             *map(whole, prompts[PROMPTS_FIRST:]),
         ]
         entries = [*{entry.id: entry for entry in reversed(found)}.values()][::-1]
+        is_known = entries or self._observations or reader.memories.count(replace(session, as_of=ANY))
+        self._unknown = "" if is_known else f" {no_such_session(reader, session.session_id)}"
         self._hidden, by = mapping.superseded_in(reader, session, [entry.id for entry in entries])
         self.in_order: list[StoredText] = [
             entry.model_copy(update={"superseded_by": by.get(entry.id, [])}) for entry in entries
@@ -123,7 +131,9 @@ class Gathered:
         count, left_out = len(entries), len(self.in_order) - len(entries)
         said = f"{counted(count, 'memory', 'memories')}."
         latest = self._latest_context
-        if latest is None:
+        if self._unknown:
+            said += self._unknown
+        elif latest is None:
             said += " No session context is stored in this session."
         elif latest.session_iter != self._iteration:
             said += (

@@ -9,6 +9,7 @@ from vector_memory.answers.models import MemoryEntry
 from vector_memory.domain import ANY, Scope
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import LARGEST, MAX_IDENTIFIER, MAX_LIMIT, check_label, check_range, parse_id
+from vector_memory.search.messages import no_such_session
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Moment, NamedBy, SessionCounts
 
@@ -31,12 +32,13 @@ class Statistics:
         check_label("session_id", session_id, MAX_IDENTIFIER)
         with self._storage.read() as reader:
             counts = reader.sessions.counts(session_id)
+            unknown = None if counts.total_memories else no_such_session(reader, session_id)
         busiest = sorted(counts.agent_counts.items(), key=lambda item: (-item[1], item[0]))[:AGENTS_COUNTED]
         return self._budget.fit(
             lambda _: overview.SessionStatsResult(
                 session_id=session_id,
                 **asdict(replace(counts, agent_counts=dict(busiest))),
-                message=counts_message(counts, len(counts.agent_counts) - len(busiest)),
+                message=unknown or counts_message(counts, len(counts.agent_counts) - len(busiest)),
             )
         )
 
@@ -71,8 +73,6 @@ def no_sessions(scope: Scope) -> str:
 
 def counts_message(counts: SessionCounts, agents_left_out: int) -> str | None:
     """Report what a session's statistics leave out, and how many memories cannot be found by meaning yet."""
-    if not counts.total_memories:
-        return "Nothing is stored in this session: list_sessions lists the sessions."
     said = []
     if agents_left_out:
         others = counted(agents_left_out, "other")

@@ -370,7 +370,7 @@ def nothing_stored(reader: Reader, scope: Scope) -> str:
         held = reader.memories.count_by(Scope(session_id=scope.session_id), "kind")
         known = {MemoryKind(name): count for name, count in held.items() if name in set(MemoryKind)}
         if not known:
-            return f"{said} Nothing at all is stored in this session: list_sessions shows the sessions."
+            return f"{said} {messages.no_such_session(reader, scope.session_id)}"
         return f"{said} This session has {messages.kinds_in_words(known)}."
     count = reader.memories.count(Scope(scope.kind))
     return f"{said} Without filters there {'is' if count == 1 else 'are'} {count:,}." if count else said

@@ -34,7 +34,7 @@ from vector_memory.storage.records import Memory
 from vector_memory.tagged import tags as rules
 from vector_memory.tagged.vocabulary import ComputedVectors, Vocabulary
 from vector_memory.writing.deletion import MAX_DAYS, Deletion, older_than, oldest_ends
-from vector_memory.writing.writer import MemoryWriter, StoredMemory, supersedes_message
+from vector_memory.writing.writer import MemoryWriter, StoredMemory, secrets_message, supersedes_message
 
 MAX_KEPT = 10_000_000
 
@@ -337,6 +337,8 @@ def tagged_receipt(
     messages = [f"Stored memory {stored.id}: {counted(len(memory.content), 'character')}."]
     if memory.supersedes:
         messages.append(supersedes_message(memory))
+    if stored.secrets:
+        messages.append(secrets_message(stored.secrets))
     if doubt:
         messages.append(f"Stored as {rules.OTHER}: {doubt}")
     messages += tags_messages(forms, refused)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from vector_memory.errors import ValidationError
 
-__all__ = ["Redacted", "redact", "redact_within", "require_no_secret"]
+__all__ = ["Redacted", "redact", "redact_within", "require_no_secret", "secrets_in"]
 
 PRIVATE_TAG = re.compile(r"<(/?)private\b[^<>]{0,200}>(?!`)", re.IGNORECASE)
 """A tag alone in backticks is only mentioned."""
@@ -112,6 +112,11 @@ def require_no_secret(**names: str | None) -> None:
             raise ValidationError(
                 f"{parameter} contains what looks like a secret, or a private part, which is not stored: send another."
             )
+
+
+def secrets_in(text: str) -> list[str]:
+    """Return the kinds of secrets that a text has, by the names of their placeholders."""
+    return sorted({place.name for place in secret_places(text)})
 
 
 def private_places(text: str) -> list[Replacement]:

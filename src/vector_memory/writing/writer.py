@@ -18,7 +18,7 @@ from vector_memory.settings import Redact, Settings, pending_rules
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.queries.deletions import covers
 from vector_memory.storage.records import Embedded, History, Links
-from vector_memory.texts.redaction import redact, redact_within, require_no_secret
+from vector_memory.texts.redaction import redact, redact_within, require_no_secret, secrets_in
 from vector_memory.texts.structure import title_of
 from vector_memory.writing.background import BackgroundVectors
 from vector_memory.writing.indexer import EmbeddingProgress, Indexer, is_chunked
@@ -39,6 +39,7 @@ class StoredMemory:
 
     `token_count`: tokens of the whole content; None for kinds that are not chunked. `passage_count`: passages with
     vectors. `is_pending`: the vectors follow in the background. `redacted`: places that were replaced in the text.
+    `secrets`: what else looks like one in the text, by kind.
     """
 
     memory: NewMemory
@@ -51,6 +52,7 @@ class StoredMemory:
     is_pending: bool
     problem: str | None
     redacted: int
+    secrets: Sequence[str]
 
 
 @dataclass(slots=True)
@@ -174,6 +176,7 @@ class MemoryWriter:
             is_pending=is_pending,
             problem=problem or late_problem,
             redacted=redacted,
+            secrets=() if captured or from_source or self.redacts() else secrets_in(memory.content),
         )
 
     def _without_secrets(self, memory: NewMemory, *, captured: bool) -> tuple[NewMemory, int]:
@@ -331,7 +334,9 @@ def receipt(stored: StoredMemory) -> StoreMemoryResult:
     memory, (vectors, how) = stored.memory, index_state(stored)
     said = f"Stored {memory.kind} {stored.id}: {length_message(stored)}{how}"
     notes = [supersedes_message(memory)] if memory.supersedes else []
+    notes += [f"It corrects report {memory.parent_report_id}."] if memory.metadata.get("corrects") is True else []
     notes += ["It is held back until a person has accepted it."] if memory.awaits else []
+    notes += [secrets_message(stored.secrets)] if stored.secrets else []
     return StoreMemoryResult(
         message=" ".join([said, *notes]),
         memory_id=stored.id,
@@ -352,6 +357,14 @@ def receipt(stored: StoredMemory) -> StoreMemoryResult:
 def supersedes_message(memory: NewMemory) -> str:
     """Say which memories are no longer current."""
     return f"It supersedes {', '.join(map(str, memory.supersedes))}."
+
+
+def secrets_message(kinds: Sequence[str]) -> str:
+    """Say that a text looks like it has secrets, and what to do."""
+    return (
+        f"The text has what looks like a secret ({', '.join(kinds)}) and was stored as it is: delete the memory if it "
+        "is one. VECTOR_MEMORY_REDACT=all removes secrets before texts are stored."
+    )
 
 
 def length_message(stored: StoredMemory) -> str:

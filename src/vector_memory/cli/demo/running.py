@@ -87,7 +87,7 @@ class Demo:
         if body["error"] not in SKIPPED:
             raise VectorMemoryError(body["message"])
         # The body of a failed call has null where a receipt always has a value.
-        return StoreMemoryResult.failed(body["error"], body["message"], memory_id=body["memory_id"])
+        return StoreMemoryResult.failed(body["error"], body["message"], memory_id=body.get("memory_id"))
 
     async def _ask(self, client: Client[StdioTransport], grain: Tool, question: str) -> None:
         arguments = {"query": question, "session_id": SESSION, "limit": RESULTS_ASKED, **grain.arguments}

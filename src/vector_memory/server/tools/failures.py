@@ -14,7 +14,8 @@ from mcp_types import CallToolRequestParams
 
 from vector_memory import errors
 from vector_memory.answers.forms import FORM
-from vector_memory.answers.models import Result
+from vector_memory.answers.models import Result, StoreMemoryResult
+from vector_memory.answers.tagged import StoreTaggedResult
 
 # Shortens JSON schemas for agents: removes everything that carries no information.
 
@@ -165,7 +166,10 @@ class UnknownTools(Middleware):
 def failed_result(model: type[Result], error: errors.VectorMemoryError) -> ToolResult:
     """Return a failure as a tool's answer: marked as an error, with the body of the tool's own result."""
     facts = {name: value for name, value in vars(error).items() if name in model.model_fields}
-    body = model.failed(error.code, str(error), **facts).model_dump(mode="json", warnings=False)
+    is_receipt = model in (StoreMemoryResult, StoreTaggedResult)  # a memory that was not stored has no fields
+    body = model.failed(error.code, str(error), **facts).model_dump(
+        mode="json", warnings=False, exclude_none=is_receipt
+    )
     return ToolResult(structured_content=FORM.get().failed(body), is_error=True)
 
 

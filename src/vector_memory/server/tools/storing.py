@@ -25,7 +25,8 @@ BY_AGENT: params.Parameters = {
 """The fields of any agent's memory in a session."""
 
 PLACE: params.Parameters = {name: params.STORED[name] for name in ("session_id", "session_iter")}
-BY_MAIN_AGENT: params.Parameters = {**PLACE, **BY_AGENT, "agent_id": (params.STORED["agent_id"][0], MAIN_AGENT)}
+MAIN: params.Parameters = {"agent_id": (params.optional(FieldType.TEXT, "Agent")[0], MAIN_AGENT)}
+BY_MAIN_AGENT: params.Parameters = {**PLACE, **BY_AGENT, **MAIN}
 
 COMMON: params.Parameters = {
     "store": (params.Store,),
