@@ -141,7 +141,11 @@ class SessionMemoryStore:
         self._documents = Documents(storage, budget, self._access, self._exports, self._writer, notes_on)
         self._task_context = TaskContext(storage, retriever, budget, self._access)
         self._statistics, self._review = Statistics(storage, budget), Review(storage, budget)
-        self._deletion, self._overview, self._superseding = Deletion(storage), Overview(storage), Superseding(storage)
+        self._deletion, self._overview, self._superseding = (
+            Deletion(storage, settings.undo_hours),
+            Overview(storage),
+            Superseding(storage),
+        )
         self._holding = Holding(storage)
         self._amending, self._pages = Amending(storage, self._background, self._writer), MemoryPages(storage, retriever)
         vocabulary, self._transfer = Vocabulary(storage, self._model), Transfer(storage, indexer, self._writer)
@@ -384,9 +388,9 @@ class SessionMemoryStore:
         """Forget the later memories on a memory's subject: none of them corrects it."""
         return self._review.dismiss(memory_id)
 
-    def delete_memory(self, memory_id: str | int) -> documents.DeleteResult:
-        """Delete a memory with everything derived from it."""
-        return self._deletion.delete(memory_id)
+    def delete_memory(self, memory_id: str | int, *, by: str | None = None) -> documents.DeleteResult:
+        """Delete a memory with everything derived from it. `by`: an agent; for some hours, a person can undo it."""
+        return self._deletion.delete(memory_id, by=by)
 
     def pin(self, memory_id: str | int) -> documents.AmendResult:
         """Pin a memory: it leads its session's contexts, and neither age nor policies remove it."""
@@ -413,9 +417,11 @@ class SessionMemoryStore:
         """Add tags to a memory, and remove others; the rest stay."""
         return self._amending.tag(memory_id, add=add, remove=remove)
 
-    def cleanup_old_memories(self, days_old: int = 90, *, dry_run: bool = True) -> overview.CleanupResult:
+    def cleanup_old_memories(
+        self, days_old: int = 90, *, dry_run: bool = True, by: str | None = None
+    ) -> overview.CleanupResult:
         """Delete the memories older than `days_old` days unless they are pinned; a dry run only counts them."""
-        return self._deletion.clean_up(days_old, dry_run=dry_run)
+        return self._deletion.clean_up(days_old, dry_run=dry_run, by=by)
 
     def erase_expired(self) -> int:
         """Overwrite the bytes of expired memories; return their number. A server does so in the background."""

@@ -55,3 +55,21 @@ def test_a_source_is_taken_out_with_what_came_from_it_after_a_look(run: Run) -> 
     run("review", "--accept", 2, "--reject", 1)
     assert ids(run) == [2]
     assert run("quarantine").code == 2
+
+
+def test_what_agents_deleted_is_listed_brought_back_and_erased(run: Run, memory: Path) -> None:
+    with SessionMemoryStore(memory, TOY) as store:
+        for number in (1, 2):
+            store.delete_memory(number, by="claude-code")
+    assert "deleted by claude-code, until " in run("undo").out
+    assert [one["id"] for one in run("undo", "--json").json["deleted"]] == [1, 2]
+    assert "Deleted" not in run("review").out
+    assert "Memory 3 cannot be brought back" in run("undo", 3).err
+    assert run("undo", 2, "--agent", "reader").code != 0, "another agent stored it"
+    assert run("undo", "--agent", "reader").out == "Brought back 1 memory.\n"
+    assert run("undo", 2, "--erase").out == "Erased 1 memory.\n"
+    assert ids(run) == [1]
+    with SessionMemoryStore(memory, TOY) as store:
+        store.delete_memory(1, by="claude-code")
+        store.store_memory("report", "The page says: port 1.", session_id="s", agent_id="reader")
+    assert run("undo", 1).out == "Brought back 0 memories. The texts of 1 memory were stored again.\n"

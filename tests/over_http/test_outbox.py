@@ -271,7 +271,7 @@ async def test_a_question_of_the_shared_memory_reaches_the_user_and_the_answer_c
         assert (await client.call_tool("delete_memory", {"memory_id": memory_id})).structured_content["success"]
         assert await failure(client, "get_memory_by_id", memory_id=memory_id)
     assert len(questions) == 2
-    assert all(f"Permanently delete report {memory_id}" in question for question in questions)
+    assert all(f"Delete report {memory_id}" in question for question in questions)
 
 
 async def test_a_user_who_cannot_be_asked_has_not_agreed(team: Team, outbox: Outbox) -> None:

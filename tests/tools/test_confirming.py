@@ -81,14 +81,14 @@ def test_asks_only_where_a_form_can_be_shown(capabilities: ClientCapabilities | 
 @pytest.mark.parametrize("can_ask", [True, False])
 @pytest.mark.parametrize(("tool", "arguments"), CALLS.items(), ids=CALLS)
 async def test_deletes_when_the_user_agrees_or_at_once_where_no_user_can_be_asked(
-    server: FastMCP, era: str, rows: Rows, tool: str, arguments: dict[str, Any], can_ask: bool
+    server: FastMCP, store: SessionMemoryStore, era: str, tool: str, arguments: dict[str, Any], can_ask: bool
 ) -> None:
     """A client that can ask is asked once; one that declared no way to ask gets what it asked for."""
     user = User(AGREES) if can_ask else None
     async with Client(server, mode=era, elicitation_handler=user) as client:
         answer = await client.call_tool(tool, arguments)
     assert answer.structured_content["success"] is True
-    assert rows()["session_memories"] == 1
+    assert store.count_memories() == 1
     assert user is None or len(user.questions) == 1
 
 
@@ -125,10 +125,10 @@ async def test_question_says_what_would_be_deleted(server: FastMCP, era: str) ->
         for tool, arguments in CALLS.items():
             await client.call_tool(tool, arguments, raise_on_error=False)
     assert user.questions == [
-        "Permanently delete report 1 'Findings' (9 characters)?",
-        "Permanently delete 1 memory older than 0 days, from all sessions and agents?",
-        "Permanently delete tagged_memory 2 (7 characters)?",
-        "Permanently delete 1 memory older than 0 days, least used first, and keep 0?",
+        "Delete report 1 'Findings' (9 characters)?",
+        "Delete 1 memory older than 0 days, from all sessions and agents?",
+        "Delete tagged_memory 2 (7 characters)?",
+        "Delete 1 memory older than 0 days, least used first, and keep 0?",
     ]
 
 
@@ -146,7 +146,7 @@ async def test_asks_nothing_without_need(server: FastMCP, era: str) -> None:
     assert user.questions == []
 
 
-async def test_consent_counts_only_for_its_question(server: FastMCP, store: SessionMemoryStore, rows: Rows) -> None:
+async def test_consent_counts_only_for_its_question(server: FastMCP, store: SessionMemoryStore) -> None:
     """In the newer era, an answer to no question asks, and an answer to a question about another memory is refused."""
     store.store_memory("report", "Another report.", agent_id="a", session_id="s")
     consent = {"confirmation": ElicitResultOnTheWire(action="accept", content={"confirm": True})}
@@ -157,7 +157,7 @@ async def test_consent_counts_only_for_its_question(server: FastMCP, store: Sess
         with pytest.raises(MCPError, match="requestState"):
             await call({"memory_id": 3}, input_responses=consent, request_state=asked.request_state)
         assert (asked.result_type, unasked.result_type) == ("input_required", "input_required")
-        assert rows()["session_memories"] == 3
+        assert store.count_memories() == 3
         agreed = await call({"memory_id": 1}, input_responses=consent, request_state=asked.request_state)
         assert agreed.structured_content["success"] is True
-    assert rows()["session_memories"] == 2
+    assert store.count_memories() == 2

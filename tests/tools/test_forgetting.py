@@ -38,7 +38,8 @@ class DenseEmbedder(LatticeEmbedder):
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SessionMemoryStore]:
-    settings = Settings(embedding_model="toy", embedding_dim=DIMENSIONS, default_chunk_size=32, default_chunk_overlap=8)
+    own = {"embedding_dim": DIMENSIONS, "default_chunk_size": 32, "default_chunk_overlap": 8, "undo_hours": 0}
+    settings = Settings(embedding_model="toy", **own)
     with SessionMemoryStore(tmp_path / "memory.db", settings, embedder=DenseEmbedder()) as store:
         yield store
 

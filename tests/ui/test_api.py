@@ -441,6 +441,16 @@ def test_what_is_held_back_is_listed_for_people_and_accepted_or_deleted(page: Ui
     assert memories.get_memory_by_id(first).memory is not None
 
 
+def test_what_an_agent_deleted_is_listed_for_people_and_brought_back(page: Ui, memories: SessionMemoryStore) -> None:
+    number = memories.get_timeline(Scope()).entries[0].memory_id
+    memories.delete_memory(number, by="claude-code")
+    (held,) = page.get("review")["held"]
+    assert (held["id"], held["held"], held["held_for"]) == (number, "deleted", "claude-code")
+    assert held["held_until"] > held["held_at"]
+    page.change(f"memories/{number}/hold", "DELETE")
+    assert memories.get_memory_by_id(number).memory is not None
+
+
 def test_an_exported_session_is_imported_and_gets_its_vectors(page: Ui, memories: SessionMemoryStore) -> None:
     lines = page.ask("api/export?session=two").text
     added = page.change("import", "POST", {"lines": lines, "session": "three"}).json()

@@ -82,11 +82,15 @@ class ReviewLine(ReviewedMemory):
 
 
 class HeldLine(ReviewedMemory):
-    """A memory that is held back, for people only: how (`held`), since when, and the rule or the reason."""
+    """A memory that is held back, for people only: how (`held`), since when, and the rule or the reason.
+
+    If an agent has deleted it: which, and until when a person can undo that.
+    """
 
     held: str
     held_at: models.Time
     held_for: str
+    held_until: models.Time | None = models.unless_empty()
 
 
 class ReviewResult(models.Result):

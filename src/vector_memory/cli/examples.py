@@ -100,6 +100,12 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "import-sessions --all --client codex": "all sessions of Codex",
         "import-sessions --again": "also texts that were deleted since",
     },
+    "undo": {
+        "undo": "what agents deleted, and until when it can be brought back",
+        "undo 7 8": "bring these back",
+        "undo --agent scout": "bring back all that scout stored or deleted",
+        "undo 7 --erase": "erase a secret that an agent stored and deleted",
+    },
     "quarantine": {
         "quarantine --source https://example.org/page --dry-run": "what came from a page, and what was derived from it",
         "quarantine --session night-run": "take a session out of use",

@@ -31,6 +31,7 @@ Import and export:
 Maintenance:
   supersede        mark memories as superseded by a later one
   quarantine       take memories out of use, and all derived from them
+  undo             list what agents deleted, and bring it back
   delete           delete memories, or a session
   pin              keep memories whatever their age
   unpin            undo pin

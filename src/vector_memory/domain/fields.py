@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from vector_memory.domain import validation
 from vector_memory.domain.times import beginning_of, end_of
 
-REVISION = 1
+REVISION = 2
 """Part of the version of each engine's tables: raise it with every change of a column here."""
 
 

@@ -219,7 +219,8 @@ class Documents:
 
 def existing_memory(reader: Reader, number: int) -> Memory:
     """Return a memory. Raises NotFoundError; for a chunk's id, it names the tool that reads chunks."""
-    if not reader.memories.origins([number]) and reader.chunks.get(number) is not None:
+    chunk = None if reader.memories.origins([number]) else reader.chunks.get(number)
+    if chunk is not None and reader.memories.origins([chunk.memory_id]):
         reader.memories.require_unexpired(number)
         raise NotFoundError(f"{number} is a chunk_id, not a memory_id: read it with expand_chunk_context.")
     return reader.memories.get(number)

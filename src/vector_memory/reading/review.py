@@ -17,7 +17,7 @@ from vector_memory.search.copies import repeats
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Link, Memory
 from vector_memory.texts.terms import STOP_WORDS
-from vector_memory.writing.holding import Holding
+from vector_memory.writing.holding import HeldEntry, Holding
 from vector_memory.writing.writer import require_existing
 
 COMPARED = 200
@@ -61,7 +61,7 @@ class Review:
 
     def for_people(self, scope: Scope, limit: int) -> PeoplesReview:
         """Return the review with the memories that are held back, which no agent is shown."""
-        held = [HeldLine(**reviewed_fields(one.memory), **one.held._asdict()) for one in Holding(self._storage).held()]
+        held = held_lines(Holding(self._storage).held())
         return PeoplesReview(**dict(self.review(scope, limit)), held=held)
 
     def dismiss(self, memory_id: str | int) -> Result:
@@ -71,6 +71,11 @@ class Review:
             require_existing(writer, [number])
             writer.unlink(number)
         return Result(message=f"No memory stored so far corrects memory {number}.")
+
+
+def held_lines(entries: Iterable[HeldEntry]) -> list[HeldLine]:
+    """Return the lines for memories that are held back."""
+    return [HeldLine(**reviewed_fields(one.memory), **one.held._asdict()) for one in entries]
 
 
 def latest_of_each(links: Iterable[Link]) -> dict[int, int]:

@@ -249,6 +249,12 @@ class Settings(BaseModel):
         description="Hold these memories back until a person accepts them with `vector-memory review`: by how they "
         f"came, client, token, agent, kind, source or likely instructions, such as `{HELD_EXAMPLE}`, or `all`.",
     )
+    undo_hours: int = Field(
+        default=24,
+        ge=0,
+        le=8_760,
+        description="How long `vector-memory undo` can bring back what agents delete; then it is erased. 0: at once.",
+    )
     auto_backfill_threshold: int = Field(
         default=1000,
         ge=0,

@@ -102,6 +102,11 @@ class LimitedWriter:
         with self.whole.unlimited():
             return self.whole.delete(memory_id, for_good=for_good) if seen else None
 
+    def set_aside(self, memory_id: int, by: str, until: str) -> int | None:
+        seen = self.whole.memories.origins([memory_id])
+        with self.whole.unlimited():
+            return self.whole.set_aside(memory_id, by, until) if seen else None
+
     def pin(self, memory_id: int, *, pinned: bool) -> None:
         self.whole.memories.get(memory_id)  # or it is not seen
         with self.whole.unlimited():

@@ -78,12 +78,13 @@ class Observation:
 
 
 class Hold(NamedTuple):
-    """A memory that is held back: how, since when, and the rule or the reason."""
+    """A memory that is held back: how, since when, and the rule or the reason; if deleted, by whom, and until when."""
 
     memory_id: int
     held: str
     held_at: str
     held_for: str
+    held_until: str | None
 
 
 class Neighbour(NamedTuple):

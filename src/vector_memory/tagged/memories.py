@@ -205,11 +205,12 @@ class TaggedMemories:
         """Describe a note in one line, for a question to the user. This does not count as using it."""
         return self._documents.describe(self._existing(memory_id))
 
-    def delete(self, memory_id: str | int) -> DeleteResult:
+    def delete(self, memory_id: str | int, *, by: str | None = None) -> DeleteResult:
         """Delete a note with everything derived from it. Its tags stay canonical, with the same frequencies."""
         number = self._existing(memory_id)
-        self._deletion.delete(number)
-        return DeleteResult(memory_id=number, message=f"Deleted memory {number}. Tag frequencies did not change.")
+        self._deletion.delete(number, by=by)
+        done = f"Deleted memory {number}. Tag frequencies did not change."
+        return DeleteResult(memory_id=number, message=done + self._deletion.way_back(number, by))
 
     def stats(self) -> answers.TaggedStatsResult:
         """Return the number of notes, by category and of the last 7 days, and how much of the limit they use."""
@@ -237,7 +238,9 @@ class TaggedMemories:
             message=health_message(health, usage, unindexed),
         )
 
-    def clear(self, days_old: int = 30, max_to_keep: int = 1000, *, dry_run: bool = False) -> answers.ClearResult:
+    def clear(
+        self, days_old: int = 30, max_to_keep: int = 1000, *, dry_run: bool = False, by: str | None = None
+    ) -> answers.ClearResult:
         """Delete notes older than `days_old` days until `max_to_keep` notes are left.
 
         The least used are deleted first, and the oldest of these, but what a note supersedes comes before it. Newer
@@ -252,7 +255,7 @@ class TaggedMemories:
             surplus = oldest_ends(reader, old)[: max(0, total - max_to_keep)]
         deleted, left = len(surplus), total - len(surplus)
         if surplus and not dry_run:
-            deleted, _ = self._deletion.delete_all(memory.id for memory in surplus)
+            deleted, _ = self._deletion.delete_all((memory.id for memory in surplus), by=by)
             # Other processes may have stored and deleted notes in the meantime.
             left = self._count(rules.STORED_TAGGED)
         return answers.ClearResult(

@@ -8,10 +8,11 @@ from vector_memory.answers.documents import DeleteResult
 from vector_memory.answers.overview import CleanupResult, PolicyResult
 from vector_memory.domain import ANY, MemoryKind, Scope
 from vector_memory.domain.text import counted
+from vector_memory.domain.times import after_days
 from vector_memory.domain.validation import check_range, parse_id
 from vector_memory.errors import ValidationError
 from vector_memory.settings import Rule, rules_of
-from vector_memory.storage.base import Reader, Storage
+from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.records import Expendable
 
 MAX_DAYS = 36_500
@@ -23,23 +24,36 @@ MOST_SESSIONS = 1 << 31
 
 
 class Deletion:
-    """Deletes memories."""
+    """Deletes memories.
 
-    def __init__(self, storage: Storage) -> None:
+    `by`: the agent that deletes, for whom a memory is gone, but a person can undo that for `undo_hours`. What a person
+    deletes is gone at once.
+    """
+
+    def __init__(self, storage: Storage, undo_hours: int = 0) -> None:
         self._storage = storage
+        self._undo_hours = undo_hours
 
-    def delete(self, memory_id: str | int) -> DeleteResult:
+    def delete(self, memory_id: str | int, *, by: str | None = None) -> DeleteResult:
         """Delete a memory with its chunks, vectors and keywords, and overwrite their bytes."""
         number = parse_id("memory_id", memory_id)
         with self._storage.read() as reader:
             memory = reader.memories.get(number)
         with self._storage.write() as writer:
             writer.memories.get(number)  # another process may have been faster
-            writer.delete(number)
+            self._delete_in(writer, number, by)
         self._storage.purge_deleted()
-        return DeleteResult(memory_id=number, message=f"Deleted {memory.memory_type} {number} with all its chunks.")
+        done = f"Deleted {memory.memory_type} {number} with all its chunks."
+        return DeleteResult(memory_id=number, message=done + self.way_back(number, by))
 
-    def clean_up(self, days_old: int, *, dry_run: bool) -> CleanupResult:
+    def way_back(self, memory_id: int, by: str | None) -> str:
+        """Say how a person can undo what an agent has deleted, or erase it at once."""
+        if by is None or not self._undo_hours:
+            return ""
+        hours = counted(self._undo_hours, "hour")
+        return f" For {hours}, a person can undo this, or erase it at once: `vector-memory undo [--erase] {memory_id}`."
+
+    def clean_up(self, days_old: int, *, dry_run: bool, by: str | None = None) -> CleanupResult:
         """Delete memories created more than `days_old` days ago, unless they are pinned; a dry run only counts them.
 
         A memory that supersedes or corrects one that stays, stays too, so that nothing outdated becomes current. Each
@@ -49,7 +63,7 @@ class Deletion:
         with self._storage.read() as reader:
             found = reader.memories.expendable(older_than(days_old))
             going = oldest_ends(reader, found)
-        kept, (memories, chunks) = len(found) - len(going), self._delete(going, dry_run=dry_run)
+        kept, (memories, chunks) = len(found) - len(going), self._delete(going, by, dry_run=dry_run)
         done = "would be deleted; send dry_run=false to delete them" if dry_run else "deleted"
         return CleanupResult(
             memories_deleted=memories,
@@ -72,7 +86,7 @@ class Deletion:
             by_rule = {str(rule): expendable_by(reader, rule) for rule in rules}
             found = {memory.id: memory for each in by_rule.values() for memory in each}
             going = oldest_ends(reader, list(found.values()))
-        gone, (memories, chunks) = {memory.id for memory in going}, self._delete(going, dry_run=dry_run)
+        gone, (memories, chunks) = {memory.id for memory in going}, self._delete(going, None, dry_run=dry_run)
         return PolicyResult(
             memories_deleted=memories,
             chunks_deleted=chunks,
@@ -81,11 +95,11 @@ class Deletion:
             by_rule={rule: sum(memory.id in gone for memory in each) for rule, each in by_rule.items()},
         )
 
-    def _delete(self, going: Sequence[Expendable], *, dry_run: bool) -> tuple[int, int]:
+    def _delete(self, going: Sequence[Expendable], by: str | None, *, dry_run: bool) -> tuple[int, int]:
         """Delete memories, and expired ones too; return the numbers of memories and chunks. `dry_run`: only count."""
         if dry_run:
             return len(going), sum(one.chunk_count for one in going)
-        counts = self.delete_all(one.id for one in going)
+        counts = self.delete_all((one.id for one in going), by=by)
         self.erase_expired()
         return counts
 
@@ -103,13 +117,15 @@ class Deletion:
             self.delete_all(ids)
         return len(ids) == ERASED_AT_ONCE
 
-    def delete_all(self, memory_ids: Iterable[int]) -> tuple[int, int]:
+    def delete_all(self, memory_ids: Iterable[int], *, by: str | None = None) -> tuple[int, int]:
         """Delete memories as `delete_each` does, and overwrite their bytes."""
-        counts = self.delete_each(memory_ids)
+        counts = self.delete_each(memory_ids, by=by)
         self._storage.purge_deleted()
         return counts
 
-    def delete_each(self, memory_ids: Iterable[int], *, for_good: bool = True) -> tuple[int, int]:
+    def delete_each(
+        self, memory_ids: Iterable[int], *, by: str | None = None, for_good: bool = True
+    ) -> tuple[int, int]:
         """Delete memories, one transaction a memory; return the numbers of those that existed and of their chunks.
 
         `for_good`: their texts stay gone when their sources are read again.
@@ -117,11 +133,16 @@ class Deletion:
         deleted = chunks = 0
         for number in memory_ids:
             with self._storage.write() as writer:
-                chunk_count = writer.delete(number, for_good=for_good)
+                chunk_count = self._delete_in(writer, number, by, for_good=for_good)
             if chunk_count is not None:
                 deleted += 1
                 chunks += chunk_count
         return deleted, chunks
+
+    def _delete_in(self, writer: Writer, number: int, by: str | None, *, for_good: bool = True) -> int | None:
+        if by is None or not self._undo_hours:
+            return writer.delete(number, for_good=for_good)
+        return writer.set_aside(number, by, after_days(writer.now(), self._undo_hours / 24))
 
     def _expired(self) -> Sequence[int]:
         with self._storage.read() as reader:

@@ -1,17 +1,18 @@
 """Holds memories back: those that await a person's review, and those that were taken out of use.
 
-To readers, a held memory does not exist, and what it superseded is current. Only people hold and release memories: no
-tool does.
+To readers, a held memory does not exist, and what it superseded is current. Only people release memories: no tool
+does. What an agent has deleted is held too, until it is erased.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vector_memory.answers.models import Result
 from vector_memory.domain import STORED, Scope
 from vector_memory.domain.validation import parse_id
-from vector_memory.errors import NotFoundError, no_memory
+from vector_memory.errors import NotFoundError, ValidationError, no_memory
 from vector_memory.storage.base import Reader, Storage
+from vector_memory.storage.queries.lifecycle import DELETED
 from vector_memory.storage.queries.portions import Portions
 from vector_memory.storage.records import Hold, Memory
 from vector_memory.writing.deletion import Deletion
@@ -45,11 +46,34 @@ class Holding:
         memories = {one.memory.id: one.memory for one in found}
         return [HeldEntry(one, memories[one.memory_id]) for one in held]
 
-    def accept(self, memory_ids: Collection[int]) -> None:
-        """Release held memories. Raises NotFoundError."""
+    def deleted(self, session: str | None = None, agent: str | None = None) -> list[HeldEntry]:
+        """Return what agents have deleted and a person can bring back.
+
+        `agent`: only what it has stored or deleted.
+        """
+        return [
+            one
+            for one in self.held()
+            if one.held.held == DELETED
+            and session in (None, one.memory.session_id)
+            and agent in (None, one.memory.agent_id, one.held.held_for)
+        ]
+
+    def accept(self, memory_ids: Collection[int]) -> list[int]:
+        """Release held memories, and return them. Raises NotFoundError.
+
+        What was deleted stays so if its text was stored again.
+        """
         with self._storage.write() as writer:
-            require_held(writer, memory_ids)
-            writer.hold(memory_ids, None, None)
+            held = require_held(writer, memory_ids)
+            memories = [one.memory for one in Portions(writer).whole(list(held), bare=True)]
+            released = [
+                one.id
+                for one in memories
+                if held[one.id].held != DELETED or writer.memories.find_copy(key_of(one)) is None
+            ]
+            writer.bring_back(released)
+        return released
 
     def reject(self, memory_ids: Sequence[int]) -> None:
         """Delete held memories for good. Raises NotFoundError."""
@@ -58,8 +82,9 @@ class Holding:
         Deletion(self._storage).delete_all(memory_ids)
 
     def accept_one(self, memory_id: str | int) -> Result:
-        """Release a held memory. Raises NotFoundError."""
-        self.accept([number := parse_id("memory_id", memory_id)])
+        """Release a held memory. Raises NotFoundError; ValidationError if its text was stored again."""
+        if not self.accept([number := parse_id("memory_id", memory_id)]):
+            raise ValidationError(f"The text of memory {number} was stored again: the newer memory has it.")
         return Result(message=f"Memory {number} can be found from now on.")
 
     def reject_one(self, memory_id: str | int) -> Result:
@@ -96,10 +121,18 @@ class Holding:
             writer.hold(memory_ids, QUARANTINED, why)
 
 
-def require_held(reader: Reader, memory_ids: Collection[int]) -> None:
-    """Raise NotFoundError if one of the memories is not held back."""
-    if missing := set(memory_ids).difference(one.memory_id for one in reader.lifecycle.held()):
+def key_of(memory: Memory) -> dict[str, Any]:
+    """Return by what the copy of a memory is found."""
+    names = "content_hash", "memory_type", "agent_id", "session_id", "session_iter", "task_code", "created_at"
+    return {name: getattr(memory, name) for name in names}
+
+
+def require_held(reader: Reader, memory_ids: Collection[int]) -> dict[int, Hold]:
+    """Return how memories are held back, by id. Raises NotFoundError if one is not."""
+    held = {one.memory_id: one for one in reader.lifecycle.held() if one.memory_id in memory_ids}
+    if missing := set(memory_ids) - held.keys():
         raise NotFoundError(f"Memory {min(missing)} is not held back: `vector-memory review` lists those that are.")
+    return held
 
 
 def with_derived(reader: Reader, chosen: Iterable[int], source: str | None, token: str | None) -> set[int]:

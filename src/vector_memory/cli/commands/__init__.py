@@ -40,6 +40,7 @@ COMMANDS = {
     "import-sessions": "transfer:import_sessions",
     "supersede": "curate:supersede",
     "quarantine": "maintain:quarantine",
+    "undo": "maintain:undo",
     "delete": "maintain:delete",
     "pin": "curate:pin",
     "unpin": "curate:unpin",

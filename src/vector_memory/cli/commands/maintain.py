@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from vector_memory.answers.models import MemoryEntry
-from vector_memory.answers.overview import PolicyResult
+from vector_memory.answers.overview import HeldLine, PolicyResult
 from vector_memory.cli.commands import app
 from vector_memory.cli.flags import (
     DEFAULTS,
@@ -25,11 +25,11 @@ from vector_memory.cli.flags import (
     require_session,
 )
 from vector_memory.cli.logging_setup import set_up_logging
-from vector_memory.cli.terminal import agreed, console, one_line, print_json, progress, resumable, say
+from vector_memory.cli.terminal import agreed, console, moment, one_line, print_json, progress, resumable, say
 from vector_memory.domain import STORED, Scope
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import parse_id
-from vector_memory.errors import ConfigurationError
+from vector_memory.errors import ConfigurationError, NotFoundError
 from vector_memory.reading.overview import Overview
 from vector_memory.writing.deletion import Deletion, kept_message
 
@@ -107,6 +107,46 @@ def quarantine(
     message = f"{'Would take' if dry_run else 'Took'} {what} out of use: {', '.join(map(str, numbers)) or 'none'}."
     here.tell({"success": True, "dry_run": dry_run, "memory_ids": numbers, "message": message}, message)
     return 0
+
+
+def undo(
+    *memory_ids: MemoryId,
+    session: Annotated[str | None, Parameter(help="All deleted memories of this session.")] = None,
+    agent: Annotated[str | None, Parameter(help="All deleted memories that this agent stored or deleted.")] = None,
+    erase: Annotated[bool, Switch(help="Erase them at once instead.")] = False,
+    here: MemoryFlags = MemoryFlags(),
+) -> None:
+    """List what agents deleted, or bring it back. It is erased after --undo-hours of the server that deleted it.
+
+    What a person deletes, with `delete` or on the page, is erased at once.
+    """
+    from vector_memory.reading.review import held_lines
+    from vector_memory.writing.holding import Holding
+
+    selects = session is not None or agent is not None
+    with here.opened(read_only=not (memory_ids or selects)) as storage:
+        holding = Holding(storage)
+        found = holding.deleted(session, agent)
+        numbers = [parse_id("memory_id", one) for one in memory_ids] or [one.memory.id for one in found]
+        if not (memory_ids or selects):
+            lines = held_lines(found)
+            said = "\n".join(map(_deleted, lines)) or "No agent deleted anything that can be brought back."
+            here.tell({"success": True, "deleted": [one.model_dump() for one in lines]}, said)
+            return
+        if missing := set(numbers).difference(one.memory.id for one in found):
+            raise NotFoundError(f"Memory {min(missing)} cannot be brought back: `vector-memory undo` lists what can.")
+        if erase:
+            holding.reject(numbers)
+        done = numbers if erase else holding.accept(numbers)
+    message = f"{'Erased' if erase else 'Brought back'} {_memories(len(done))}."
+    if len(done) < len(numbers):
+        message += f" The texts of {_memories(len(numbers) - len(done))} were stored again."
+    here.tell({"success": True, "memory_ids": done, "message": message}, message)
+
+
+def _deleted(line: HeldLine) -> str:
+    until, said = moment(line.held_until or ""), one_line(line.title or line.content)
+    return f"{line.id}  deleted by {one_line(line.held_for)}, until {until} (UTC): {said}"
 
 
 def cleanup(

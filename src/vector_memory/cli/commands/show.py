@@ -386,7 +386,8 @@ def print_review(found: PeoplesReview) -> None:
     table.add_column(justify="right", style="cyan")
     table.add_column(style="dim")
     table.add_column(ratio=1, overflow="ellipsis", no_wrap=True)
-    for one in found.held:
+    held = [one for one in found.held if one.held_until is None]
+    for one in held:
         table.add_row(*entry_of(one, note=f"{one.held}, {one.held_for}: "))
     for line in found.lines:
         note = "" if line.later is not None else "never read: "
@@ -399,9 +400,8 @@ def print_review(found: PeoplesReview) -> None:
                 table.add_row("", "", Text("; ".join(line.differences), style="yellow"))
     out.print(table)
     out.print(Text(found.message or ""))
-    if found.held:
-        number = found.held[0].id
-        out.print(Text(f"vector-memory review --accept {number}, or --reject {number}", style="bold"))
+    if held:
+        out.print(Text(f"vector-memory review --accept {held[0].id}, or --reject {held[0].id}", style="bold"))
     example = next(((line.later.id, line.id) for line in found.lines if line.later is not None), None)
     if example is not None:
         out.print(Text("vector-memory supersede {} {}".format(*example), style="bold"))

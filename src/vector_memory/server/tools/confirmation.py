@@ -23,7 +23,7 @@ NOT_ASKED = "The user could not be asked, so nothing was deleted. Try again."
 class Confirmation(BaseModel):
     """The user's consent to a deletion."""
 
-    confirm: bool = Field(title="Delete permanently", description="This cannot be undone.")
+    confirm: bool = Field(title="Delete", description="No agent can undo this.")
 
 
 def can_ask(context: Context) -> bool:
@@ -48,7 +48,7 @@ async def confirm(context: Context, ask: Callable[[], str]) -> InputRequiredResu
     """
     if not can_ask(context):
         return None
-    question = f"Permanently delete {await to_thread(ask)}?"
+    question = f"Delete {await to_thread(ask)}?"
     agreed = await _ask(context, question) if can_wait_for_user(context) else _reply(context)
     if agreed is None:
         return _as_result(question)

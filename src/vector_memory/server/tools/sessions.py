@@ -15,6 +15,7 @@ from vector_memory.answers.overview import CleanupResult, SessionsResult, Sessio
 from vector_memory.domain import TRAITS, Page, Scope, Window
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import check_range
+from vector_memory.server.conversation import client_of
 from vector_memory.server.current_store import SessionMemoryStore
 from vector_memory.server.tools import params
 from vector_memory.server.tools.confirmation import confirm
@@ -177,10 +178,10 @@ def list_sessions(
 async def delete_memory(
     *, store: params.Store, context: Context, memory_id: params.MemoryId
 ) -> documents.DeleteResult | InputRequiredResult:
-    """Session memory: permanently delete one by id, with its chunks."""
+    """Session memory: delete one by id, with its chunks. Only a person may be able to undo it, for a time."""
     if asked := await confirm(context, partial(store.describe_memory, memory_id)):
         return asked
-    return await in_writers_thread(store.delete_memory, memory_id)
+    return await in_writers_thread(store.delete_memory, memory_id, by=client_of(context))
 
 
 @tool(title="Clean up old memories", annotations=params.CLEANS_UP)
@@ -191,12 +192,12 @@ async def cleanup_old_memories(
     days_old: Annotated[params.WholeNumber, Field(description="Minimum age in days")] = 90,
     dry_run: Annotated[params.Switch, Field(description="Only count")] = True,
 ) -> CleanupResult | InputRequiredResult:
-    """Count the memories of all sessions older than days_old; with dry_run=false, permanently delete them."""
+    """Count the memories of all sessions older than days_old; with dry_run=false, delete them."""
     if dry_run:
         return await asyncio.to_thread(store.cleanup_old_memories, days_old)
     if asked := await confirm(context, partial(_older_than, store, days_old)):
         return asked
-    return await in_writers_thread(store.cleanup_old_memories, days_old, dry_run=False)
+    return await in_writers_thread(store.cleanup_old_memories, days_old, dry_run=False, by=client_of(context))
 
 
 def _older_than(store: SessionMemoryStore, days_old: int) -> str:

@@ -13,6 +13,7 @@ from vector_memory.answers.documents import DeleteResult
 from vector_memory.domain import MAX_NOTES, Page, Window
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_NOTE
+from vector_memory.server.conversation import client_of
 from vector_memory.server.current_store import SessionMemoryStore
 from vector_memory.server.tools import params
 from vector_memory.server.tools.confirmation import confirm
@@ -111,10 +112,10 @@ def get_by_memory_id(
 async def delete_by_memory_id(
     *, store: params.Store, context: Context, memory_id: params.MemoryId
 ) -> DeleteResult | InputRequiredResult:
-    """Tagged note: permanently delete one. Tag frequencies do not change."""
+    """Tagged note: delete one; only a person may be able to undo it, for a time. Tag frequencies do not change."""
     if asked := await confirm(context, partial(store.tagged.describe, memory_id)):
         return asked
-    return await in_writers_thread(store.tagged.delete, memory_id)
+    return await in_writers_thread(store.tagged.delete, memory_id, by=client_of(context))
 
 
 @tool(title="Get tagged note statistics", annotations=params.READS)
@@ -131,10 +132,10 @@ async def clear_old_memories(
     days_old: Annotated[params.WholeNumber, Field(description="Minimum age in days")] = 30,
     max_to_keep: Annotated[params.WholeNumber, Field(description="Number of memories to keep")] = 1000,
 ) -> answers.ClearResult | InputRequiredResult:
-    """Tagged notes: permanently delete old ones, least used first, until max_to_keep are left."""
+    """Tagged notes: delete old ones, least used first, until max_to_keep are left."""
     if asked := await confirm(context, partial(_least_used, store, days_old, max_to_keep)):
         return asked
-    return await in_writers_thread(store.tagged.clear, days_old, max_to_keep)
+    return await in_writers_thread(store.tagged.clear, days_old, max_to_keep, by=client_of(context))
 
 
 @tool(title="Get unique tags", annotations=params.READS)

@@ -5,12 +5,12 @@ not reveal the text. Each memory has a random key, and the keys of memories whos
 """
 
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import PurePath
 from secrets import token_bytes
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from vector_memory.domain import MemoryKind, NewMemory
 from vector_memory.storage.connection import Queries, Query
@@ -20,7 +20,7 @@ KEY_BYTES, DIGEST_BYTES = 32, 16
 
 
 class Deleted(NamedTuple):
-    """What is read of a memory before it is deleted."""
+    """What is read of a memory before it is deleted, or before that is undone."""
 
     memory_type: str
     session_id: str | None
@@ -28,6 +28,7 @@ class Deleted(NamedTuple):
     content_hash: str
     created_at: str
     chunk_count: int
+    held: str | None
 
 
 class DeletedText(NamedTuple):
@@ -83,21 +84,25 @@ class DeletionChanges(Queries):
 
     def note_deletion(self, memory: Deleted) -> None:
         """Note that a memory is deleted, unless it has neither a session nor a file, and so no source."""
-        metadata: Mapping[str, Any] = {}
-        with suppress(DamagedError):
-            metadata = object_in(memory.metadata)
-        if memory.session_id is None and "root" not in metadata:
+        root = root_of(memory)
+        if memory.session_id is None and root is None:
             return
         if not self.deletions.keys:
             self.deletions.keys.append(token_bytes(KEY_BYTES))
             self.connection.insert("trace_keys", [{"key": self.deletions.keys[0]}])
-        root = metadata.get("root")
         digest = digest_of(self.deletions.keys[0], memory.memory_type, memory.session_id, root, memory.content_hash)
         sql = """
             insert into traces (digest, created_at, deleted_at) values (%(digest)s, %(created_at)s, {utc})
             on conflict (digest, created_at) do update set deleted_at = excluded.deleted_at
         """
         self.connection.later(sql, {"digest": digest, "created_at": memory.created_at})
+
+    def forget_deletion(self, memory: Deleted) -> None:
+        """Forget that a memory was deleted."""
+        of_memory = memory.memory_type, memory.session_id, root_of(memory), memory.content_hash
+        sql = "delete from traces where digest = %(digest)s and created_at = %(created_at)s"
+        for key in self.deletions.keys:
+            self.connection.later(sql, {"digest": digest_of(key, *of_memory), "created_at": memory.created_at})
 
     def add_deletions(self, deletions: DeletedTexts) -> None:
         """Add what was deleted from another memory, with the keys."""
@@ -115,6 +120,13 @@ class DeletionChanges(Queries):
         """Forget that a text was deleted, because it is wanted again."""
         for digest in {one.digest for one in self.deletions.of(new, hashes)}:
             self.connection.later("delete from traces where digest = %(digest)s", {"digest": digest})
+
+
+def root_of(memory: Deleted) -> object:
+    """Return the root of a memory's file; None: it has none."""
+    with suppress(DamagedError):
+        return object_in(memory.metadata).get("root")
+    return None
 
 
 def covers(deletion: DeletedText, new: NewMemory) -> bool:

@@ -15,8 +15,8 @@ from vector_memory.storage.connection import Queries, Query, value_of
 from vector_memory.storage.damaged import as_json
 from vector_memory.storage.queries.deletions import Deleted, DeletionChanges
 from vector_memory.storage.queries.evidence import EvidenceChanges
-from vector_memory.storage.queries.filters import CURRENT, HELD
-from vector_memory.storage.queries.lifecycle import PENDING, LaterChanges, LifecycleChanges
+from vector_memory.storage.queries.filters import CURRENT, HELD, UNEXPIRED
+from vector_memory.storage.queries.lifecycle import DELETED, PENDING, LaterChanges, LifecycleChanges
 from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.queries.pending import PendingChanges
 from vector_memory.storage.records import Derived, Embedded, History, Memory
@@ -35,11 +35,12 @@ LONGEST_INDEXED = 200
 """Characters of a value in an index of PostgreSQL."""
 
 # A memory's place is its kind, agent, session, iteration, task and parent report; for knowledge also its category.
-DUPLICATES = """
+DUPLICATES = f"""
 from session_memories m
-where {visible:m} and m.content_hash = %(content_hash)s and m.memory_type = %(kind)s and m.agent_id = %(agent_id)s
+where {{visible:m}} and m.content_hash = %(content_hash)s and m.memory_type = %(kind)s and m.agent_id = %(agent_id)s
     and m.session_id is not distinct from %(session_id)s and m.session_iter = %(session_iter)s
-    and m.task_code is not distinct from %(task_code)s and {same_place}
+    and m.task_code is not distinct from %(task_code)s and {{same_place}}
+    and not exists (select 1 from memory_lifecycle l where l.memory_id = m.id and l.held = '{DELETED}')
 """
 
 TURN = """
@@ -244,20 +245,40 @@ class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterCha
 
         `for_good`: record the deletion, so that its text stays gone when its source is read again.
         """
-        sql = """
-            select memory_type, session_id, metadata, content_hash, created_at,
-                (select count(*) from memory_chunks where parent_id = m.id) as chunk_count
-            from session_memories m where m.id = %(id)s
-        """
-        found = self.connection.fetch_one(Deleted, sql, {"id": memory_id})
+        found = self._deleted(memory_id)
         if found is None:
             return None
-        if for_good:
+        if for_good and found.held != DELETED:
             self.note_deletion(found)
         self.bypass(memory_id)
         self.keywords.remove(memory_id)
         self.connection.later("delete from session_memories where id = %(id)s", {"id": memory_id})
         return found.chunk_count
+
+    def set_aside(self, memory_id: int, by: str, until: str) -> int | None:
+        """Hold a memory as deleted by an agent until a time; return what `delete` does. Its text stays gone."""
+        found = self._deleted(memory_id, UNEXPIRED)
+        if found is None:
+            return None
+        self.note_deletion(found)
+        self.hold([memory_id], DELETED, by, until)
+        return found.chunk_count
+
+    def bring_back(self, memory_ids: Sequence[int]) -> None:
+        """Release memories that are held back, and forget that they were deleted."""
+        for number in memory_ids:
+            if (found := self._deleted(number)) is not None and found.held == DELETED:
+                self.forget_deletion(found)
+        self.hold(memory_ids, None, None)
+
+    def _deleted(self, memory_id: int, condition: str = "true") -> Deleted | None:
+        sql = f"""
+            select memory_type, session_id, metadata, content_hash, created_at,
+                (select count(*) from memory_chunks where parent_id = m.id) as chunk_count,
+                (select l.held from memory_lifecycle l where l.memory_id = m.id) as held
+            from session_memories m where m.id = %(id)s and {condition}
+        """
+        return self.connection.fetch_one(Deleted, sql, {"id": memory_id})
 
     def insert_row(self, memory: Memory, model_id: int | None, *, is_dated: bool = False) -> None:
         """Insert the row of a memory. `is_dated`: with the turn of the latest one written before it."""

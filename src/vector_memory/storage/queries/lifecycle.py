@@ -20,6 +20,9 @@ from vector_memory.storage.records import Hold, Later, Link, Links
 PENDING = "pending"
 """Why a memory is held that awaits a person's review."""
 
+DELETED = "deleted"
+"""Why a memory is held that an agent deleted, as long as a person can undo that."""
+
 GONE = "0001"
 """When a memory that is held back has expired, for what it supersedes."""
 
@@ -104,19 +107,20 @@ class LifecycleQueries(Queries):
     """Reads which memories are current."""
 
     def expired(self, limit: int) -> list[int]:
-        """Return the ids of up to `limit` expired memories, the first to expire first."""
+        """Return the ids of up to `limit` expired memories, the first to expire first; of deleted ones, too."""
         sql = """
             select l.memory_id from memory_lifecycle l join session_memories m on m.id = l.memory_id
-            where l.expires_at <= {utc} order by l.expires_at limit %(limit)s
+            where l.expires_at <= {utc} or l.held_until <= {utc} order by l.expires_at limit %(limit)s
         """
         return self.connection.fetch_column(sql, {"limit": limit})
 
     def held(self) -> list[Hold]:
         """Return the memories that are held back, the first to be held first."""
         sql = """
-            select l.memory_id, l.held, l.held_at, l.held_for
+            select l.memory_id, l.held, l.held_at, l.held_for, l.held_until
             from memory_lifecycle l join session_memories m on m.id = l.memory_id
-            where {visible:m} and l.held is not null order by l.held_at, l.memory_id
+            where {visible:m} and l.held is not null and (l.held_until is null or l.held_until > {utc})
+            order by l.held_at, l.memory_id
         """
         return self.connection.fetch(Hold, sql)
 
@@ -166,11 +170,14 @@ class LifecycleChanges(Queries):
         """Pin a memory, or unpin it."""
         self._set(memory_id, pinned=pinned)
 
-    def hold(self, memory_ids: Iterable[int], hold: str | None, why: str | None) -> None:
-        """Hold memories back for a reason, or release them: None. What they supersede becomes current, or is not."""
-        ids = list(memory_ids)
+    def hold(self, memory_ids: Iterable[int], hold: str | None, why: str | None, until: str | None = None) -> None:
+        """Hold memories back for a reason, or release them: None. What they supersede becomes current, or is not.
+
+        `until`: when they are erased.
+        """
+        ids, at = list(memory_ids), utc_now() if hold else None
         for number in ids:
-            self._set(number, held=hold, held_at=utc_now() if hold else None, held_for=why)
+            self._set(number, held=hold, held_at=at, held_for=why, held_until=until)
         self.refresh(self._superseded_directly(*ids))
 
     def keep(self, memory_id: int, expires_at: str | None, *, pinned: bool) -> None:

@@ -23,7 +23,7 @@ from vector_memory.storage.queries.filters import (
     UNPINNED,
     memory_filter,
 )
-from vector_memory.storage.queries.lifecycle import MOST_COUNTED, PENDING, Supersession
+from vector_memory.storage.queries.lifecycle import DELETED, MOST_COUNTED, PENDING, Supersession
 from vector_memory.storage.queries.passages import OverVectors, PassageChanges
 from vector_memory.storage.records import (
     CanonicalTag,
@@ -165,11 +165,11 @@ class MemoryQueries(OverVectors):
         return self.connection.fetch(derivation_from_row, sql, parameters)
 
     def require_unexpired(self, memory_id: int) -> None:
-        """Raise NotFoundError if a memory has expired."""
+        """Raise NotFoundError if a memory has expired or is held back, not if it was deleted."""
         sql = f"""
             select case when l.held is null then l.expires_at else '' end
             from memory_lifecycle l join session_memories m on m.id = l.memory_id
-            where {{visible:m}} and l.memory_id = %(id)s and {EXPIRED}
+            where {{visible:m}} and l.memory_id = %(id)s and {EXPIRED} and l.held is distinct from '{DELETED}'
         """
         at = self.connection.fetch_value(sql, {"id": memory_id})
         if at is not None:
@@ -319,8 +319,12 @@ class MemoryQueries(OverVectors):
         return found[0]
 
     def count_all(self) -> int:
-        """Return the number of memories, hidden ones included."""
-        sql = "select count(*) from session_memories m {exempt:how full the memory is, is said to everybody}"
+        """Return the number of memories, hidden ones included, but for deleted ones."""
+        sql = f"""
+            select (select count(*) from session_memories) -
+                (select count(*) from memory_lifecycle where held is not null and held = '{DELETED}')
+            {{exempt:how full the memory is, is said to everybody}}
+        """
         return int(self.connection.fetch_value(sql))
 
     @read

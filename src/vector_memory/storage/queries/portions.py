@@ -34,6 +34,7 @@ class StoredLifecycle(NamedTuple):
     held: str | None
     held_at: str | None
     held_for: str | None
+    held_until: str | None
 
 
 class CopiedFrom(NamedTuple):
@@ -133,7 +134,7 @@ class Portions(Queries):
     def lifetimes(self) -> Lifetimes:
         """Return the lifetimes of memories that are not current for ever."""
         sql = """
-            select memory_id, expires_at, superseded_at, superseded_until, pinned, held, held_at, held_for
+            select memory_id, expires_at, superseded_at, superseded_until, pinned, held, held_at, held_for, held_until
             from memory_lifecycle
             order by memory_id
         """

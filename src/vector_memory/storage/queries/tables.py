@@ -46,10 +46,12 @@ create table memory_lifecycle (
     pinned {switch} not null default {off},
     held text,
     held_at {text},
-    held_for {text}
+    held_for {text},
+    held_until {text}
 ){options};
 create index idx_held on memory_lifecycle(memory_id) where held is not null;
 create index idx_expires_at on memory_lifecycle(expires_at) where expires_at is not null;
+create index idx_held_until on memory_lifecycle(held_until) where held_until is not null;
 create index idx_pinned on memory_lifecycle(memory_id) where pinned;
 create index idx_superseded_at on memory_lifecycle(superseded_at) where superseded_at is not null;
 

@@ -7,16 +7,20 @@ function Review({ params, server, attempt }) {
   const [place, act] = useKeptFocus(data, attempt);
   if (!data) return html`<h1>Review</h1><${Failure} error=${error} />`;
   const [conflicts, unread] = [lines.filter((line) => line.later), lines.filter((line) => !line.later)];
-  const held = data.held ?? [];
+  const held = (data.held ?? []).filter((line) => !line.held_until);
+  const deleted = (data.held ?? []).filter((line) => line.held_until);
   const edits = server.read_only ? null : act;
   return html`<h1>Review</h1>
     <p class="summary">What may be out of date${session && html` in session <bdi>${session}</bdi>. <a href="#/review">All sessions</a>`}</p>
     <${Failure} error=${error} />
     <div ref=${place} tabindex="-1">
-      ${lines.length + held.length === 0 && html`<p class="nothing">Nothing to review: no memory has a newer one on its topic, and none is old and unread.</p>`}
+      ${lines.length + held.length + deleted.length === 0 && html`<p class="nothing">Nothing to review: no memory has a newer one on its topic, and none is old and unread.</p>`}
       ${held.length > 0 && html`<section class="panel" aria-labelledby="held-title"><h2 id="held-title">Held back</h2>
         <p class="hint">No agent finds these.</p>
         <ul class="plain">${held.map((line) => html`<${Held} key=${line.id} line=${line} attempt=${edits} />`)}</ul></section>`}
+      ${deleted.length > 0 && html`<section class="panel" aria-labelledby="deleted-title"><h2 id="deleted-title">Deleted by agents</h2>
+        <p class="hint">No agent finds these. You can bring them back until they are erased.</p>
+        <ul class="plain">${deleted.map((line) => html`<${Held} key=${line.id} line=${line} attempt=${edits} />`)}</ul></section>`}
       ${conflicts.length > 0 && html`<p class="outcome">${count(conflicts.length, "memory has", "memories have")} a newer one on the topic. Is the earlier one outdated?</p>`}
       ${conflicts.map((line) => html`<${Conflict} key=${line.id} line=${line} attempt=${edits} />`)}
       ${unread.length > 0 && html`<section class="panel" aria-labelledby="unread-title"><h2 id="unread-title">Never read in 30 days</h2>
@@ -62,12 +66,14 @@ function Side({ name, memory }) {
   </div>`;
 }
 
+const HOLDS = { pending: "Awaits review", quarantined: "Taken out", deleted: "Deleted" };
+
 function Held({ line, attempt }) {
   const begun = { ...line, beginning: line.content, memory_id: line.id, content_length: line.content.length };
-  return html`<li class="held" dir="auto"><p class="facts">${line.held === "pending" ? "Awaits review" : "Taken out"} (${line.held_for}) · ${nameOfKind(line.memory_type)} ${line.id} · <bdi>${line.agent_id}</bdi> · <${At} time=${line.created_at} /></p>
+  return html`<li class="held" dir="auto"><p class="facts">${HOLDS[line.held]} (${line.held_for})${line.held_until && html`, until <${At} time=${line.held_until} />`} · ${nameOfKind(line.memory_type)} ${line.id} · <bdi>${line.agent_id}</bdi> · <${At} time=${line.created_at} /></p>
     <h3>${nameOf(begun)}</h3>
     <p>${beginningOf(begun)}</p>
-    ${attempt && html`<div class="tools"><button type="button" class="small" onClick=${() => attempt(`memories/${line.id}/hold`, "DELETE")}>Accept</button>
+    ${attempt && html`<div class="tools"><button type="button" class="small" onClick=${() => attempt(`memories/${line.id}/hold`, "DELETE")}>${line.held_until ? "Undo" : "Accept"}</button>
       <button type="button" class="small risky" onClick=${() => attempt(`memories/${line.id}/hold`, "PUT")}>Delete for good</button></div>`}</li>`;
 }
 
