@@ -76,7 +76,7 @@ async def test_a_slow_store_blocks_no_other_call(
     """While one call waits for the disk another is answered: no tool runs the store on the event loop."""
     began, released, ended = (threading.Event() for _ in range(3))
 
-    def slow(*_: object) -> None:
+    def slow(*_: object, **__: object) -> None:
         began.set()
         released.wait(PATIENCE)
         ended.set()
