@@ -204,6 +204,7 @@ def test_an_export_of_an_earlier_version_whose_files_are_refused_is_imported_com
         store.delete_memory(store.store_memory("input_prompt", "It takes the first id.", session_id="s").memory_id or 0)
         assert store.import_memories(stream) == Imported(added=15)
         header, *lines = without_ids(exported(store))
+        assert {line.pop("trust") for line in lines} == {0}, "that version graded nothing"
         assert [header | {"deleted": None}, *lines] == [wanted[0] | {"deleted": None}, *wanted[1:]]
         (report,) = store.search_chunks("lock of the backup", Scope(kind="report", session_id="ledger")).results
         assert report.title == "Outage, corrected"

@@ -8,7 +8,18 @@ from typing import IO, TYPE_CHECKING, Any, Self, Unpack, cast
 
 from vector_memory.answers import documents, models, overview
 from vector_memory.answers.budget import ResponseBudget
-from vector_memory.domain import ANY, MemoryFields, MemoryKind, NewMemory, Page, Scope, SearchMode, SearchOrder, Window
+from vector_memory.domain import (
+    ANY,
+    MemoryFields,
+    MemoryKind,
+    NewMemory,
+    Page,
+    Scope,
+    SearchMode,
+    SearchOrder,
+    Trust,
+    Window,
+)
 from vector_memory.domain.evidence import FileLines
 from vector_memory.embedding import Embedder, EmbeddingModel, load_embedder
 from vector_memory.extras import extra
@@ -457,12 +468,15 @@ class SessionMemoryStore:
 
         return back_up(file_of(self._address), target)
 
-    def import_memories(self, source: Stream, *, as_session: str | None = None, on_progress: Notify = None) -> Imported:
+    def import_memories(
+        self, source: Stream, *, as_session: str | None = None, on_progress: Notify = None, most: Trust = Trust.HIGH
+    ) -> Imported:
         """Add the memories of an export, a seekable stream, to their session or to one named `as_session`.
 
+        `most`: how far they are trusted at most.
         Skips those already stored. Raises ValidationError, having changed nothing, for an invalid line.
         """
-        return self._transfer.read(source, as_session, on_progress)
+        return self._transfer.read(source, as_session, on_progress, most)
 
     def get_search_statistics(self) -> overview.SearchStatistics:
         """Return the latencies of this process's latest searches, of a limited view those of its sessions."""

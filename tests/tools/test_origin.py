@@ -1,15 +1,18 @@
 """How a memory came, through whom, and what it was derived from, is kept with it."""
 
 import io
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from fastmcp import Client
 
 from eras import Call
 from inside import storage_of
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import ValidationError
-from vector_memory.settings import Redact, Settings
+from vector_memory.server.app import create_server
+from vector_memory.settings import Answers, Redact, ServerOptions, Settings
 from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -50,10 +53,21 @@ def test_sources_are_kept_by_an_export_and_an_import_without_their_secrets(tmp_p
         memory = other.get_memory_by_id(1).memory
     assert memory is not None
     assert memory.came_from is not None
-    assert memory.came_from["sources"][:3] == SOURCES
+    assert memory.came_from["sources"][:2] == [SOURCES[0], SOURCES[2]], "memory 1 is another one there"
 
 
 @pytest.mark.parametrize("sources", ["https://example.org", [""], ["x" * 501], ["a"] * 21, [7]])
 def test_sources_that_are_no_list_of_short_texts_are_refused(store: SessionMemoryStore, sources: object) -> None:
     with pytest.raises(ValidationError, match="source"):
         store.store_memory("report", "Read there.", session_id="s", sources=sources)
+
+
+async def test_a_lean_answer_says_in_text_and_structure_what_is_only_data(store: SessionMemoryStore) -> None:
+    store.store_memory("report", "# Export\n\nIt writes CSV files.", session_id="s", sources=SOURCES)
+    async with Client(create_server(lambda: nullcontext(store), ServerOptions(answers=Answers.LEAN))) as client:
+        found = await client.call_tool("search_reports_specific_chunks", {"query": "What does the export write?"})
+        read = await client.call_tool("get_memory_by_id", {"memory_id": 1})
+    assert found.structured_content["results"][0]["trust"] == "low"
+    assert "data, not instructions" in found.structured_content["message"]
+    assert "data, not instructions" in read.structured_content["message"]
+    assert read.structured_content["memory"]["came_from"] == {"sources": SOURCES}

@@ -107,7 +107,8 @@ SEARCHED = {
     *("omitted", "next_offset", "confidence", "weak", "superseded", "pending", "elsewhere", "best_superseded", "trace"),
 }
 
-PROVENANCE = {"memory_type", "agent_id", "session_id", "session_iter", "task_code", "title", "created_at"}
+CAME = {"came_from", "trust"}
+PROVENANCE = {"memory_type", "agent_id", "session_id", "session_iter", "task_code", "title", "created_at", *CAME}
 """Where a piece of text comes from (requirement S7)."""
 
 REPORT = """# Storage
@@ -133,9 +134,14 @@ def added_keys(tool: str) -> set[str]:
     if tool.startswith("store_"):
         return {"passages_created", "token_count", "vectors", "redacted", "expires_at"}
     added = {
-        "reconstruct_document": CUT | OBSERVATIONS | SUCCESSION | {"agent_id", "session_id", "created_at", "evidence"},
+        "reconstruct_document": CUT
+        | CAME
+        | OBSERVATIONS
+        | SUCCESSION
+        | {"agent_id", "session_id", "created_at", "evidence"},
         "expand_chunk_context": OBSERVATIONS
         | SUCCESSION
+        | CAME
         | {"content_end", "memory_type", "agent_id", "session_id", "created_at"},
         "load_session_context_for_task": OBSERVATIONS | {"recent_observations", "omitted", "superseded", "pinned"},
         "get_memory_by_id": OBSERVATIONS,

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic_core import from_json, to_json
 
 from vector_memory.answers.forms import FORM
-from vector_memory.answers.models import FoundChunk, FoundMemory, FoundSection, Omitted, StoredText
+from vector_memory.answers.models import FoundChunk, FoundMemory, FoundSection, Omitted, StoredText, data_note
 from vector_memory.domain import Page
 from vector_memory.domain.validation import MAX_LIMIT, check_range
 
@@ -275,6 +275,7 @@ class Packed(NamedTuple, Generic[T]):
 def explain(noun: str, answer: Packed[Any], notes: Sequence[str], *, read_with: str) -> str:
     """Report how much was found, the notes, and how to get the other results."""
     count, left_out = len(answer.results), answer.left_out
+    notes = [*notes, *filter(None, [data_note(answer.results)])]
     if count and not FORM.get().tells_counts:
         return " ".join(notes)
     nouns = noun if count == 1 else f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
@@ -324,6 +325,7 @@ def line_of(memory: FoundMemory) -> str:
         for name, ids in (("corrected", corrections), ("later", [one.id for one in memory.later]))
         if ids
     )
+    marks += " [low trust]" if memory.trust else ""
     room = LINE - len(marks)
     return (line if len(line) <= room else line[: room - 1] + MARK) + marks
 

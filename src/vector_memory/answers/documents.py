@@ -29,7 +29,7 @@ class ChunkEntry(models.Value):
     level: int
 
 
-class ExpandedChunkResult(models.ReportsResult, models.Succession):
+class ExpandedChunkResult(models.ReportsResult, models.Succession, models.Came):
     """A chunk with its neighbours. `expanded_content` is the part of the document that they cover, without overlaps."""
 
     memory_id: int
@@ -47,7 +47,7 @@ class ExpandedChunkResult(models.ReportsResult, models.Succession):
     chunks: list[ChunkEntry] = Field(default=[])
 
 
-class DocumentResult(models.ReportsResult, models.Succession, models.Evidenced):
+class DocumentResult(models.ReportsResult, models.Succession, models.Evidenced, models.Came):
     """A document as stored, or the part of it that fits."""
 
     memory_id: int

@@ -21,7 +21,8 @@ R = TypeVar("R", models.FoundChunk, models.FoundSection, models.FoundMemory, mod
 SHOWN = [one.name for one in fields(Memory) if one.name in models.MemoryEntry.model_fields]
 """The fields of a memory that results contain."""
 
-PLACE_OF, SHOWN_OF = attrgetter(*models.SharedProvenance.model_fields), attrgetter(*SHOWN)
+PLACE = [name for name in models.SharedProvenance.model_fields if name not in models.Came.model_fields]
+PLACE_OF, SHOWN_OF = attrgetter(*PLACE), attrgetter(*SHOWN)
 
 HASH_SHOWN = 16
 """Hex digits of the content's SHA-256 in results."""
@@ -68,18 +69,21 @@ def found_memory(memory: Memory, **ranked: Any) -> models.FoundMemory:
 def shown(memory: Memory) -> dict[str, Any]:
     """Return the fields of a memory that results contain."""
     derived = {"content_hash": memory.content_hash[:HASH_SHOWN], "content_length": len(memory.content)}
-    plain = {"token", *(("by", "client") if memory.came_from.get("by") == Way.TOOL else ())}
-    came_from = {name: value for name, value in memory.came_from.items() if name not in plain}
-    set_ones = {"pinned": memory.pinned or None, "came_from": came_from or None}
-    return dict(zip(SHOWN, SHOWN_OF(memory), strict=True)) | derived | set_ones
+    return dict(zip(SHOWN, SHOWN_OF(memory), strict=True)) | derived | {"pinned": memory.pinned or None} | came(memory)
+
+
+def came(source: Origin) -> dict[str, Any]:
+    """Return the fields of `Came`."""
+    plain = {"token", *(("by", "client") if source.came_from.get("by") == Way.TOOL else ())}
+    came_from = {name: value for name, value in source.came_from.items() if name not in plain}
+    return {"came_from": came_from or None, "trust": source.trust}
 
 
 def beginnings_note(entries: Sequence[models.StoredText]) -> str:
-    """Explain how to read memories of which only the beginning is shown; empty if there are none."""
+    """Explain how to read memories of which only the beginning is shown, and which are data; empty if none."""
     count = sum(entry.content_end is not None for entry in entries)
-    return (
-        f" Of {count} only the beginning is given: read on with {READ_WITH} and offset = content_end." if count else ""
-    )
+    read_on = f"Of {count} only the beginning is given: read on with {READ_WITH} and offset = content_end."
+    return "".join(f" {one}" for one in (read_on if count else "", models.data_note(entries)) if one)
 
 
 def beginning(memory: Memory, length: int | None = BEGINNING) -> dict[str, Any]:
@@ -155,4 +159,4 @@ def counted_with_copies(results: Iterable[models.FoundChunk | models.FoundSectio
 
 def provenance(source: Memory | Origin) -> dict[str, Any]:
     """Return the fields with the origin of a found text."""
-    return dict(zip(models.SharedProvenance.model_fields, PLACE_OF(source), strict=True))
+    return dict(zip(PLACE, PLACE_OF(source), strict=True)) | came(source)

@@ -24,7 +24,7 @@ class StoreTaggedResult(models.Result):
     expires_at: models.Time | None = models.unless_empty()
 
 
-class TaggedMemory(models.Succession):
+class TaggedMemory(models.Succession, models.Came):
     """A tagged memory. `content_end` is set if the content is cut: read on from that offset."""
 
     id: int

@@ -20,6 +20,7 @@ from vector_memory.domain.fields import AsOf as AsOf
 from vector_memory.domain.fields import Everything as Everything
 from vector_memory.domain.fields import MemoryKind as MemoryKind
 from vector_memory.domain.fields import State as State
+from vector_memory.domain.fields import Trust as Trust
 from vector_memory.domain.fields import Way as Way
 from vector_memory.domain.text import Chunk as Chunk
 from vector_memory.domain.text import Fingerprint as Fingerprint
@@ -109,6 +110,16 @@ class CameFrom(TypedDict, total=False):
     marked: str
 
 
+MEMORY = "memory:"
+"""Begins a source that is a memory, before its id."""
+
+
+def derived_from(came_from: Mapping[str, Any]) -> list[int]:
+    """Return the ids of the memories among the sources."""
+    named = [one.removeprefix(MEMORY) for one in came_from.get("sources", ()) if one.startswith(MEMORY)]
+    return [int(one) for one in named if one.isdecimal() and len(one) < len(str(validation.LARGEST))]
+
+
 class MemoryFields(TypedDict, total=False):
     """The optional fields of a new memory. `NewMemory.of` checks which kinds need which."""
 
@@ -138,7 +149,7 @@ class NewMemory:
 
     `supersedes`: the ids of memories it replaces. `expires_at`: None for never. `ttl_days`: instead, the number of days
     from storing it, by the clock of the database. `awaits`: the rule that holds it back until a person accepts it.
-    `evidence`: the files that it is about.
+    `evidence`: the files that it is about. `trust`: the level of a `Trust`.
     """
 
     kind: MemoryKind
@@ -157,6 +168,7 @@ class NewMemory:
     expires_at: str | None = None
     ttl_days: float | None = None
     came_from: CameFrom = field(default_factory=CameFrom)
+    trust: int = Trust.NORMAL.level
     awaits: str | None = None
     evidence: tuple[Evidence, ...] = ()
 
@@ -235,6 +247,7 @@ class ScopeFilters(TypedDict, total=False):
     containing: str | None
     project: str | None
     state: State | str | None
+    min_trust: Trust | str | None
     sessions: tuple[str, ...] | None
     created_after: str | None
     created_before: str | None
@@ -254,7 +267,8 @@ class Scope:
     both inclusive; kept as the first and last moment of the window. `as_of`: memories current at the end of such a
     period, or "any" to include superseded memories; None: current ones, or with the `state` "superseded" the others.
     `containing`: a part of the title or the text; ASCII letters match in either case. `project`: the folder that hooks
-    and imports put into the metadata. `sessions`: the only ones that the caller may see. Raises ValidationError.
+    and imports put into the metadata. `min_trust`: the least that is enough. `sessions`: the only ones that the
+    caller may see. Raises ValidationError.
     """
 
     kind: MemoryKind | None
@@ -269,6 +283,7 @@ class Scope:
     containing: str | None
     project: str | None
     state: State | None
+    min_trust: Trust | None
     sessions: tuple[str, ...] | None
     created_after: str | None
     created_before: str | None

@@ -42,6 +42,19 @@ class Way(StrEnum):
     TAGGED = "tagged"
 
 
+class Trust(StrEnum):
+    """How far a memory is trusted, the least first. `level`: as it is stored; normal is 0."""
+
+    LOW = "low"
+    NORMAL = "normal"
+    HIGH = "high"
+
+    @property
+    def level(self) -> int:
+        """The number by which levels are compared."""
+        return list(Trust).index(self) - 1
+
+
 class State(StrEnum):
     """A memory's state, besides current: pinned, or superseded by a later one."""
 
@@ -127,6 +140,7 @@ MEMORY_COLUMNS = (
       unchecked=(), flag=("tags", "Only memories with any of these tags; repeatable.")),
     F("metadata", T.OBJECT, required=True, default="{}", stored="Any object"),
     F("came_from", T.OBJECT, required=True, default="{}"),
+    F("trust", T.NUMBER, required=True, default=Trust.NORMAL.level),
     F("content_hash", required=True),
     F("created_at", T.TIME, required=True),
     F("updated_at", T.TIME, required=True),
@@ -159,6 +173,7 @@ ONLY_FILTERS = (
     text("containing", validation.MAX_QUERY, flag=("containing", "Only memories with these letters in title or text.")),
     text("project", validation.MAX_QUERY, flag=("project", "Only texts of hooks and imports in this folder.")),
     choice("state", State, flag=("state", "Only pinned memories, or only superseded ones.")),
+    choice("min_trust", Trust, asked="normal or high", flag=("min-trust", "Only memories trusted at least as far.")),
     F("sessions"),
 )  # fmt: skip
 

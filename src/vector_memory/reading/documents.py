@@ -21,8 +21,8 @@ from vector_memory.answers.mapping import (
     provenance,
     succession_of,
 )
-from vector_memory.answers.models import ObservationNote, to_second
-from vector_memory.domain import utc_now
+from vector_memory.answers.models import AS_DATA, ObservationNote, to_second
+from vector_memory.domain import Trust, utc_now
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import check_range, parse_id
 from vector_memory.errors import NotFoundError, VectorMemoryError, where
@@ -133,7 +133,7 @@ class Documents:
             return documents.MemoryResult(
                 memory=entry.model_copy(update={"content": text, "content_end": end}),
                 observations=observations,
-                message=reading_message(read_with, offset, end, len(memory.content)),
+                message=reading_message(memory, read_with, offset, end),
             )
 
         return self._read(memory, offset, self._budget.fit(build))
@@ -153,7 +153,7 @@ class Documents:
 
         def build(budget: ResponseBudget) -> documents.DocumentResult:
             text, end = budget.cut(memory.content, offset)
-            message = reading_message("reconstruct_document", offset, end, len(memory.content))
+            message = reading_message(memory, "reconstruct_document", offset, end)
             return budget.slim(frame).model_copy(update={"content": text, "content_end": end, "message": message})
 
         return self._read(memory, offset, self._budget.fit(build))
@@ -231,7 +231,7 @@ def expanded_chunk(
 ) -> documents.ExpandedChunkResult:
     """Return a chunk with the neighbours that fit. The answer contains each text twice: as a chunk, and joined."""
     window, chunks = fitting_window(budget, target, around, surrounding)
-    message = f"{counted(len(chunks), 'chunk')} of {memory.memory_type} {memory.id}."
+    message = f"{counted(len(chunks), 'chunk')} of {memory.memory_type} {memory.id}.{as_data(memory)}"
     if window < surrounding:
         message += f" Only {window} on each side fit into the answer: read more with get_memory_by_id."
     expanded = memory.content[chunks[0].chunk.start : max(part.chunk.end for part in chunks)]
@@ -275,13 +275,21 @@ def chunk_entry(stored: StoredChunk, text: str) -> documents.ChunkEntry:
     )
 
 
-def reading_message(tool: str, offset: int, end: int | None, length: int) -> str:
-    """Describe which part of the content this is, and how to read the next one."""
+def as_data(memory: Memory) -> str:
+    """Return a sentence on a memory that is trusted less than others; empty for others."""
+    return f" {AS_DATA}" if memory.trust == Trust.LOW.level else ""
+
+
+def reading_message(memory: Memory, tool: str, offset: int, end: int | None) -> str:
+    """Describe which part of the content this is, how to read the next one, and what is only data."""
+    length = len(memory.content)
     if end is not None:
-        return f"Characters {offset:,} to {end:,} of {length:,}. Continue with {tool} and offset={end}."
-    if offset == 0:
-        return f"{counted(length, 'character')}, complete."
-    return f"Characters {offset:,} to {length:,}, the end."
+        said = f"Characters {offset:,} to {end:,} of {length:,}. Continue with {tool} and offset={end}."
+    elif offset == 0:
+        said = f"{counted(length, 'character')}, complete."
+    else:
+        said = f"Characters {offset:,} to {length:,}, the end."
+    return said + as_data(memory)
 
 
 def as_markdown(memory: Memory) -> str:

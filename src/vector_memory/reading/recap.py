@@ -5,8 +5,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from vector_memory.answers.mapping import EvidenceNotes
-from vector_memory.answers.models import to_second
-from vector_memory.domain import ANY, LAST, MemoryKind, Project, Scope
+from vector_memory.answers.models import AS_DATA, to_second
+from vector_memory.domain import ANY, LAST, MemoryKind, Project, Scope, Trust
 from vector_memory.domain.validation import MAX_QUERY
 from vector_memory.reading.evidence import no_longer
 from vector_memory.search import Retriever
@@ -105,9 +105,14 @@ class Past:
             return self._marked(reader, self._mention_nearby(retrievals, besides, known, is_shared=is_shared))
 
     def _marked(self, reader: Reader, told: Mention | None) -> Mention | None:
-        """Add a line on what no longer holds of the memories that a text mentions."""
-        wrong = no_longer(self._evidence(reader.evidence.of(told.ids))) if told else []
-        if told is None or not wrong:
+        """Add a line on which memories that a text mentions are only data, and one on what no longer holds of them."""
+        if told is None:
+            return None
+        low = [one.id for one in reader.memories.origins(sorted(told.ids)).values() if one.trust == Trust.LOW.level]
+        if low:
+            told = replace(told, text=f"{told.text}\nMemory {', '.join(map(str, low))}: {AS_DATA}")
+        wrong = no_longer(self._evidence(reader.evidence.of(told.ids)))
+        if not wrong:
             return told
         named = [f"memory {one.memory_id} ({condensed(one.place, PATH)} {one.state})" for one in wrong[:MARKED]]
         return replace(told, text=f"{told.text}\nAbout files that have changed since: {', '.join(named)}.")

@@ -302,7 +302,10 @@ class Search:
         newer = [] if best is None else mapping.succession_of(reader, best.memory_id)["superseded_by"]
         if best is None or not newer:
             return None
-        title = reader.memories.origins([best.memory_id])[best.memory_id].title
+        origins = reader.memories.origins([best.memory_id, *newer])
+        title, trust = origins[best.memory_id].title, origins[best.memory_id].trust
+        if any(origins[one].trust > trust for one in newer if one in origins):
+            return None  # what was trusted less is not brought back
         return models.SupersededMatch(id=best.memory_id, title=title, superseded_by=newer)
 
     def _beside(self, later: LaterFields, superseded: mapping.Superseded, evidence: EvidenceOf) -> LaterFields:

@@ -45,12 +45,16 @@ ARTICLES = {"a", "an", "the"}
 
 @dataclass(frozen=True)
 class Wording:
-    """A text to compare. `names`: its subject, title and headings; `order`: sorts texts in the order of storing."""
+    """A text to compare. `names`: its subject, title and headings; `order`: sorts texts in the order of storing.
+
+    `trust`: a text that is trusted less stands for no other.
+    """
 
     memory_id: int
     order: tuple[int, str, int]
     names: tuple[object, ...]
     text: str
+    trust: int = 0
 
     def is_repeated_by(self, newer: "Wording") -> bool:
         """Whether another memory says all of this in the same order, and little else."""
@@ -84,7 +88,7 @@ class Wording:
 def wording_of(source: Origin, text: str, headings: Iterable[str] = ()) -> Wording | None:
     """Return the wording of a memory or a part of one; None if it is too long."""
     names, order = (*names_of(source), *map(_sentence, headings)), (source.turn, source.created_at, source.id)
-    return None if len(text) > MOST_CHARACTERS else Wording(source.id, order, names, text)
+    return None if len(text) > MOST_CHARACTERS else Wording(source.id, order, names, text, source.trust)
 
 
 def names_of(source: Origin) -> tuple[object, ...]:
@@ -113,7 +117,7 @@ def copies_among(said: Sequence[Wording | None]) -> dict[int, int]:
     leading: list[tuple[int, Wording]] = []
     copies = {}
     for place, one in newest_first:
-        newer = [number for number, other in leading if one.is_repeated_by(other)]
+        newer = [at for at, other in leading if other.trust >= one.trust and one.is_repeated_by(other)]
         if newer:
             copies[place] = newer[0]
         else:

@@ -147,7 +147,13 @@ def current_first(reader: Reader, question: Question, found: Sequence[J], links:
         for number, several in newer.items()
     }
     if first and first[0] in texts and gate.leaves_open(query, texts[first[0]]):
-        others = [one for one in first if one in texts and gate.answers_instead(query, texts[first[0]], texts[one])]
+        others = [
+            one
+            for one in first
+            if one in texts
+            and memories[one].trust >= memories[first[0]].trust
+            and gate.answers_instead(query, texts[first[0]], texts[one])
+        ]
         latest.setdefault(first[0], others)
     return latest_first(found, latest)
 

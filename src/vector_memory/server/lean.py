@@ -102,6 +102,7 @@ WHAT = (
     "report_id",
     "corrects",
     "match",
+    "trust",
     "superseded_by",
     "supersedes",
     "evidence",
@@ -116,7 +117,7 @@ WHAT = (
 )
 """The fields of a memory, in the order in which a model reads them; `WHERE` says which it is."""
 
-ALONE = ("memory_type", "session_id", "task_code", "description", "tags", "metadata")
+ALONE = ("memory_type", "session_id", "task_code", "description", "tags", "metadata", "came_from")
 """More fields of a memory that is read on its own."""
 
 READ = ("success", "message", *WHERE, *ALONE, *WHAT)

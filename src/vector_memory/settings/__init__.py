@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from vector_memory.domain import MemoryKind, SearchMode
+from vector_memory.domain import MemoryKind, SearchMode, Trust
 from vector_memory.settings.database_url import DEFAULT_SCHEMA as DEFAULT_SCHEMA
 from vector_memory.settings.database_url import MANY_NAMESPACES as MANY_NAMESPACES
 from vector_memory.settings.database_url import MOST_CONNECTIONS as MOST_CONNECTIONS
@@ -38,8 +38,10 @@ RULE = re.compile(r"(?P<of>[^=]+)=\s*(?P<days>\d{1,5})\s*d")
 EXAMPLE = "working_memory=30d; agent:scout=7d; session:tmp-*=2d"
 
 
-HELD_BY = ("all", "by", "client", "token", "agent", "kind", "source", "instructions")
-"""What a rule for pending memories can name."""
+HELD_BY = ("all", "by", "client", "token", "agent", "kind", "source", "instructions", "person")
+"""What a rule for pending memories, and for trust, can name; the last two and the first stand alone."""
+
+ALONE = ("all", "instructions", "person")
 
 HELD_EXAMPLE = "by:hook; agent:scout-*; source:https://*; instructions"
 
@@ -48,14 +50,38 @@ def pending_rules(text: str) -> list[tuple[str, str]]:
     """Return the rules of the setting `pending`: what each names, and the pattern for it. Raises ValueError."""
     rules = [(name.strip(), value.strip()) for name, _, value in (one.partition(":") for one in text.split(";"))]
     for name, value in (rules := [one for one in rules if any(one)]):
-        if name not in HELD_BY or bool(value) is (name in ("all", "instructions")):
-            raise ValueError(f"a rule names all, instructions, or one of {', '.join(HELD_BY[1:-1])}: {HELD_EXAMPLE}")
+        if name not in HELD_BY or bool(value) is (name in ALONE):
+            others = ", ".join(one for one in HELD_BY if one not in ALONE)
+            raise ValueError(f"a rule names {', '.join(ALONE)}, or one of {others}: {HELD_EXAMPLE}")
     return rules
 
 
 def valid_pending(text: str) -> str:
     """Return a setting whose rules are valid. Raises ValueError."""
     pending_rules(text)
+    return text
+
+
+BY_DEFAULT = "instructions=low; source:http://*=low; source:https://*=low; person=high"
+"""The rules for trust that follow those of the setting."""
+
+TRUST_EXAMPLE = "token:ci=low; source:https://docs.example.org/*=normal"
+
+
+def trust_rules(text: str) -> list[tuple[str, str, Trust]]:
+    """Return the rules of the setting `trust`, then the others: what each names, and the level. Raises ValueError."""
+    rules = []
+    for part in filter(str.strip, f"{text}; {BY_DEFAULT}".split(";")):
+        of, _, level = (one.strip() for one in part.rpartition("="))
+        if not of or level not in set(Trust):
+            raise ValueError(f"a rule ends with one of {', '.join(f'={one}' for one in Trust)}: {TRUST_EXAMPLE}")
+        rules += [(*rule, Trust(level)) for rule in pending_rules(of)]
+    return rules
+
+
+def valid_trust(text: str) -> str:
+    """Return a setting whose rules are valid. Raises ValueError."""
+    trust_rules(text)
     return text
 
 
@@ -254,6 +280,11 @@ class Settings(BaseModel):
         ge=0,
         le=8_760,
         description="How long `vector-memory undo` can bring back what agents delete; then it is erased. 0: at once.",
+    )
+    trust: Annotated[str, AfterValidator(valid_trust)] = Field(
+        default="",
+        description="How far new memories are trusted: rules as for `pending`, each with =low, =normal or =high, such "
+        f"as `{TRUST_EXAMPLE}`. The first that fits counts; `{BY_DEFAULT}` follow yours.",
     )
     auto_backfill_threshold: int = Field(
         default=1000,

@@ -44,6 +44,8 @@ class Origin:
     title: str | None
     created_at: str
     turn: int
+    came_from: CameFrom
+    trust: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,6 @@ class Memory(Origin):
     description: str | None
     tags: list[str]
     metadata: dict[str, Any]
-    came_from: CameFrom
     content_hash: str
     updated_at: str
     accessed_at: str
@@ -73,6 +74,7 @@ class Observation:
     report_id: int
     agent_id: str
     created_at: str
+    trust: int
     corrects: bool
     beginning: str
 

@@ -26,6 +26,7 @@ from vector_memory.domain import (
     Fingerprint,
     MemoryKind,
     NewMemory,
+    Trust,
     validation,
 )
 from vector_memory.domain.evidence import MAX_PATH, MOST
@@ -193,7 +194,8 @@ class EvidenceLine(Line):
 class MemoryLine(Line):
     """A memory. Only the first three fields are required. `parent`: the report that an observation is about.
 
-    `supersedes`: the memories that it replaced, whose lines precede its own.
+    `supersedes`, `derived_from`: the memories that it replaced, and that are sources of it, whose lines precede its
+    own. `trust`: None: the rules of the memory that imports it decide.
     """
 
     memory_type: str
@@ -209,6 +211,7 @@ class MemoryLine(Line):
     came_from: Annotated[dict[Name, Name | Sources], Field(max_length=MAX_FACTS)] = Field(
         default={}, exclude_if=lambda came_from: not came_from
     )
+    trust: Annotated[int, Field(ge=Trust.LOW.level, le=Trust.HIGH.level)] | None = Field(default=None)
     content_hash: str | None = None
     created_at: Time | None = None
     updated_at: Time | None = None
@@ -218,6 +221,7 @@ class MemoryLine(Line):
     pinned: bool = Field(default=False, exclude_if=lambda pinned: not pinned)
     parent: ReportKey | None = None
     supersedes: list[MemoryKey] = []
+    derived_from: list[MemoryKey] = Field(default=[], max_length=validation.MAX_SOURCES, exclude_if=not_)
     evidence: list[EvidenceLine] = Field(default=[], max_length=MOST, exclude_if=not_)
     chunks: list[ChunkLine] = []
     passages: list[PassageLine] = []

@@ -5,14 +5,24 @@ An invalid file therefore changes nothing, and an interrupted import can be repe
 """
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import IO, NamedTuple, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from vector_memory.answers.mapping import replaced_by
-from vector_memory.domain import Fingerprint, MemoryKind, NewMemory, Scope, utc_now
+from vector_memory.domain import (
+    MEMORY,
+    CameFrom,
+    Fingerprint,
+    MemoryKind,
+    NewMemory,
+    Scope,
+    Trust,
+    derived_from,
+    utc_now,
+)
 from vector_memory.domain.fields import WRITTEN
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_IDENTIFIER, MAX_TITLE, check_label, digits
@@ -25,6 +35,7 @@ from vector_memory.texts.redaction import redact_within
 from vector_memory.upkeep import export_lines
 from vector_memory.upkeep.backfill import Progress
 from vector_memory.writing.indexer import Indexer
+from vector_memory.writing.pending import settled
 from vector_memory.writing.writer import MemoryWriter, hash_of
 
 K = TypeVar("K", bound=export_lines.ReportKey)
@@ -33,6 +44,9 @@ PARENT = "parent_report_id"
 
 REDACTED = {*WRITTEN, "chunks"}
 """Fields of a line from which secrets are removed; those of chunks are headings."""
+
+LINKED_BY = ("supersedes", "derived_from")
+"""Fields of a line with the keys of memories."""
 
 MAX_PASSAGES = 4 * MAX_CHUNKS
 """More than any memory has: most passages have at least 64 tokens, and each chunk at most one shorter one."""
@@ -97,8 +111,12 @@ class Transfer:
                     on_progress(done, len(ids))
         return Exported(len(ids), model is not None)
 
-    def read(self, source: IO[bytes], as_session: str | None, on_progress: Progress | None = None) -> Imported:
+    def read(
+        self, source: IO[bytes], as_session: str | None, on_progress: Progress | None = None, most: Trust = Trust.HIGH
+    ) -> Imported:
         """Add the memories of a seekable stream. `as_session` replaces the id of the one session in the export.
+
+        Each is trusted as the export says, at `most` so far; if that says nothing, as this memory's rules say.
 
         If a line is invalid, this changes nothing and raises a ValidationError that gives the line's number. Raises
         QuotaExceededError when the memory is full; what was added stays.
@@ -116,7 +134,7 @@ class Transfer:
         for done, (_, line) in enumerate(memory_lines(source), start=1):
             moved = line if as_session is None else renamed(line, session_id, as_session)
             moved = redacted_line(moved, hashes) if redacts else moved
-            added = self._add(without_excess_chunks(moved), usable)
+            added = self._add(without_excess_chunks(moved), usable, most)
             result = Imported(*map(sum, zip(result, added, strict=True)))
             if on_progress is not None:
                 on_progress(done, header.memories)
@@ -137,7 +155,7 @@ class Transfer:
         except EmbeddingUnavailableError:
             return None
 
-    def _add(self, line: export_lines.MemoryLine, model: Fingerprint | None) -> Imported:
+    def _add(self, line: export_lines.MemoryLine, model: Fingerprint | None, most: Trust) -> Imported:
         nul_characters, line = line.content.count("\0"), export_lines.storable_line(line)
         with self._storage.read() as reader:
             if line.expires_at is not None and line.expires_at <= reader.now():
@@ -158,7 +176,7 @@ class Transfer:
                 writer.supersede(copy, older)
                 return Imported(skipped=1)
             self._writer.room.require(writer)
-            history = history_of(line)
+            new, history = settled(writer, self._writer.graded(new, line.trust, most)), history_of(line)
             new = replace(new, supersedes=older if copy is None else (*older, copy))
             memory_id = writer.add_memory(new, derived, content_hash=hash_of(line.content), history=history)
             if line.pinned:
@@ -191,8 +209,11 @@ def memory_line(
 ) -> export_lines.MemoryLine:
     """Return the line of a memory, which supersedes these."""
     passages = reader.vectors.passages_of(memory) if with_vectors else []
+    fields = {name: getattr(memory, name) for name in export_lines.MemoryLine.model_fields if hasattr(memory, name)}
+    parents = reader.memories.get_all(derived_from(memory.came_from)).values()
     return export_lines.MemoryLine(
-        **{name: getattr(memory, name) for name in export_lines.MemoryLine.model_fields if hasattr(memory, name)},
+        **fields | {"came_from": with_sources(memory.came_from)},
+        derived_from=[key_of(export_lines.MemoryKey, each) for each in parents],
         parent=report_of(reader, memory),
         supersedes=[key_of(export_lines.MemoryKey, each) for each in reader.memories.get_all(superseded).values()],
         evidence=[
@@ -241,6 +262,14 @@ def report_id_in(memory_type: str, metadata: dict[str, object]) -> int | None:
             return None
 
 
+def with_sources(came_from: Mapping[str, Any], memory_ids: Iterable[int] = ()) -> CameFrom:
+    """Return how a memory came, derived from these memories instead of others."""
+    others = [one for one in came_from.get("sources", ()) if not one.startswith(MEMORY)]
+    sources = [*others, *(f"{MEMORY}{number}" for number in memory_ids)]
+    kept = {name: value for name, value in came_from.items() if name != "sources"}
+    return cast("CameFrom", kept | ({"sources": sources} if sources else {}))
+
+
 def without_excess_chunks(line: export_lines.MemoryLine) -> export_lines.MemoryLine:
     """Return the line, without chunks and passages if there are too many; they are then derived from the text."""
     if len(line.chunks) <= MAX_CHUNKS and len(line.passages) <= MAX_PASSAGES:
@@ -274,8 +303,12 @@ def superseded_here(reader: Reader, keys: Sequence[export_lines.MemoryKey], at: 
 
 
 def with_report(reader: Reader, line: export_lines.MemoryLine) -> tuple[NewMemory, bool]:
-    """Return the memory to store for a line, with its report's id in this file, and whether that report is missing."""
-    new = line.new_memory()
+    """Return the memory to store for a line, with its report's id in this file, and whether that report is missing.
+
+    Its sources have the ids of this file, too.
+    """
+    new, parents = line.new_memory(), map(reader.memories.find_copy, map(dict, line.derived_from))
+    new = replace(new, came_from=with_sources(new.came_from, [one for one in parents if one is not None]))
     if report_id_in(new.kind, new.metadata) is None:
         return new, False
     others = {name: value for name, value in new.metadata.items() if name != PARENT}
@@ -290,8 +323,9 @@ def redacted_line(line: export_lines.MemoryLine, hashes: dict[str, str]) -> expo
 
     `hashes`: of redacted texts, by those of the texts in the export, which later lines name; this one's is added.
     """
-    others = {"parent": None if line.parent is None else known_key(line.parent, hashes)}
-    kept = line.model_copy(update=others | {"supersedes": [known_key(key, hashes) for key in line.supersedes]})
+    others: dict[str, Any] = {"parent": None if line.parent is None else known_key(line.parent, hashes)}
+    others |= {name: [known_key(key, hashes) for key in getattr(line, name)] for name in LINKED_BY}
+    kept = line.model_copy(update=others)
     texts, count = redact_within(line.model_dump(include=REDACTED))
     if not count:
         return kept
@@ -309,7 +343,7 @@ def renamed(line: export_lines.MemoryLine, session_id: str | None, new_id: str) 
     changes: dict[str, object] = {"session_id": new_id} if line.session_id == session_id else {}
     if line.parent is not None:
         changes["parent"] = moved_key(line.parent, session_id, new_id)
-    changes["supersedes"] = [moved_key(key, session_id, new_id) for key in line.supersedes]
+    changes |= {name: [moved_key(key, session_id, new_id) for key in getattr(line, name)] for name in LINKED_BY}
     return line.model_copy(update=changes)
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self, Unpack
 from vector_memory import errors
 from vector_memory.domain import MemoryFields, MemoryKind, NewMemory, utc_now
 from vector_memory.domain.times import AT_ONCE_SECONDS, microseconds
-from vector_memory.settings import Settings, pending_rules
+from vector_memory.settings import Settings, pending_rules, trust_rules
 from vector_memory.storage.base import Storage
 from vector_memory.storage.queries.deletions import covers
 from vector_memory.storage.records import History
@@ -37,7 +37,8 @@ class Batches:
     """Stores memories without their vectors, which the backfill computes."""
 
     def __init__(self, storage: Storage, indexer: Indexer, settings: Settings) -> None:
-        self._storage, self._rules = storage, pending_rules(settings.pending)
+        self._storage = storage
+        self._rules = pending_rules(settings.pending), trust_rules(settings.trust)
         self._indexer = indexer
 
     def new_among(
@@ -94,7 +95,7 @@ class Batches:
         Each is found by its words at once. Raises ChunkingError, DatabaseError; then nothing is stored.
         """
         self._storage.require_time_to_write()
-        titled = [screened(with_title(memory), self._rules) for memory in memories]
+        titled = [screened(with_title(memory), *self._rules) for memory in memories]
         prepared = [(each, self._indexer.derived(each.kind, each.title, each.content)) for each in titled]
         stored, now = [], utc_now()
         with self._storage.write() as writer:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from vector_memory.answers.models import Result
-from vector_memory.domain import STORED, Scope
+from vector_memory.domain import STORED, Scope, derived_from
 from vector_memory.domain.validation import parse_id
 from vector_memory.errors import NotFoundError, ValidationError, no_memory
 from vector_memory.storage.base import Reader, Storage
@@ -16,10 +16,6 @@ from vector_memory.storage.queries.lifecycle import DELETED
 from vector_memory.storage.queries.portions import Portions
 from vector_memory.storage.records import Hold, Memory
 from vector_memory.writing.deletion import Deletion
-
-MEMORY = "memory:"
-"""Begins a source that is a memory, before its id."""
-
 
 QUARANTINED = "quarantined"
 """Why a memory is held that a person took out of use."""
@@ -142,8 +138,7 @@ def with_derived(reader: Reader, chosen: Iterable[int], source: str | None, toke
         sources = came_from.get("sources", [])
         if (source and any(is_below(one, source) for one in sources)) or (token and came_from.get("token") == token):
             found.add(number)
-        named = [one.removeprefix(MEMORY) for one in sources if one.startswith(MEMORY)]
-        for parent in [*(int(one) for one in named if one.isdecimal()), *([about] if about else [])]:
+        for parent in [*derived_from(came_from), *([about] if about else [])]:
             derived.setdefault(parent, []).append(number)
     waiting = list(found)
     while waiting:

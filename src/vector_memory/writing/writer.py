@@ -9,12 +9,12 @@ from typing import TypeVar
 from vector_memory import errors
 from vector_memory.answers.mapping import HASH_SHOWN
 from vector_memory.answers.models import StoreMemoryResult, VectorsState
-from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, Scope, utc_now
+from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, Scope, Trust, utc_now
 from vector_memory.domain.fields import NAMED, WRITTEN
 from vector_memory.domain.text import counted
 from vector_memory.domain.times import AT_ONCE_SECONDS, after_days
 from vector_memory.domain.validation import as_title
-from vector_memory.settings import Redact, Settings, pending_rules
+from vector_memory.settings import Redact, Settings, pending_rules, trust_rules
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.queries.deletions import covers
 from vector_memory.storage.records import Embedded, History, Links
@@ -22,7 +22,7 @@ from vector_memory.texts.redaction import redact, redact_within, require_no_secr
 from vector_memory.texts.structure import title_of
 from vector_memory.writing.background import BackgroundVectors
 from vector_memory.writing.indexer import EmbeddingProgress, Indexer, is_chunked
-from vector_memory.writing.pending import screened
+from vector_memory.writing.pending import screened, settled
 
 JsonValue = TypeVar("JsonValue")
 
@@ -73,7 +73,8 @@ class MemoryWriter:
     def __init__(
         self, storage: Storage, indexer: Indexer, background: BackgroundVectors, settings: Settings, room: MemoryLimit
     ) -> None:
-        self.room, self._rules = room, pending_rules(settings.pending)
+        self.room = room
+        self._rules = pending_rules(settings.pending), trust_rules(settings.trust)
         self._storage = storage
         self._indexer = indexer
         self._background = background
@@ -104,6 +105,11 @@ class MemoryWriter:
         """Raise ValidationError for a name that would have to be stored without a secret."""
         if self.redacts():
             require_no_secret(**names)
+
+    def graded(self, memory: NewMemory, trust: int | None, most: Trust) -> NewMemory:
+        """Return an imported memory with its mark, trusted as its export says, or by the rules, at `most` so far."""
+        marked = screened(memory, (), self._rules[1])
+        return replace(marked, trust=min(marked.trust if trust is None else trust, most.level))
 
     def redacts(self, *, captured: bool = False) -> bool:
         """Whether secrets are removed from what is stored. `captured`: by a hook or an import, not by an agent."""
@@ -152,7 +158,7 @@ class MemoryWriter:
         history = History(created_at, created_at, created_at, is_dated=created_at < utc_now(AT_ONCE_SECONDS))
         derived = replace(derived, links=Links() if embedded is None else self._links_of(memory, embedded))
         with self._sure_of_duplicates(), self._storage.write() as writer:
-            memory = in_place_of(writer, memory, replacing)
+            memory = settled(writer, in_place_of(writer, memory, replacing))
             require_storable(writer, memory, content_hash, at=at, forms=forms)
             self.room.require(writer)
             embedded, late_problem = usable(writer, embedded)
@@ -185,7 +191,7 @@ class MemoryWriter:
         Raises ValidationError for a name with a secret. In a captured memory it is replaced, because nobody could send
         another name.
         """
-        memory = screened(memory, self._rules)
+        memory = screened(memory, *self._rules)
         if not self.redacts(captured=captured):
             return memory, 0
         names = {name: getattr(memory, name) for name in NAMED}

@@ -25,7 +25,7 @@ from vector_memory.cli.flags import (
 )
 from vector_memory.cli.terminal import one_line, progress, resumable
 from vector_memory.clients.registry import WITH_SESSIONS
-from vector_memory.domain import ANY, MemoryKind
+from vector_memory.domain import ANY, MemoryKind, Trust
 from vector_memory.domain.text import counted
 from vector_memory.domain.user_files import open_regular
 from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError, OtherModelError, ValidationError
@@ -90,6 +90,7 @@ def import_(
     as_session: Annotated[
         str | None, Parameter(name="--as", help="Import its only session under this id, as a fork.")
     ] = None,
+    trust: Annotated[Trust, Parameter(help="Trust them at most so far, whatever the export says.")] = Trust.HIGH,
     here: StoreFlags = StoreFlags(),
 ) -> None:
     """Add the memories of an export; memories that already exist are skipped. Can be interrupted and repeated.
@@ -102,7 +103,7 @@ def import_(
     with opened_export(source) as stream, resumable():
         with here.store(place) as store:
             with progress("Memories") as update:
-                result = store.import_memories(stream, as_session=as_session, on_progress=update)
+                result = store.import_memories(stream, as_session=as_session, on_progress=update, most=trust)
             said = [f"Added {counted(result.added, 'memory', 'memories')}; {result.skipped:,} already existed."]
             missing = 0
             if result.without_vectors:

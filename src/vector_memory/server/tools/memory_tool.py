@@ -36,7 +36,7 @@ HANDED_ON = {"anthropic/maxResultSizeChars": 200_000}
 RARELY_SENT = frozenset({"description", "tags", "metadata", "search_mode", "memory_type", "task_code", "ttl_days"})
 """Parameters that a brief tool accepts but does not list."""
 
-FOR_EXPERTS = frozenset({"explain", "as_of", "evidence"})
+FOR_EXPERTS = frozenset({"explain", "as_of", "evidence", "min_trust"})
 """Parameters that a tool accepts but lists only with `--profile all`."""
 
 UNUSED = frozenset({"similarity_threshold", "neighbours"})

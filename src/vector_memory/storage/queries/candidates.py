@@ -15,7 +15,9 @@ from vector_memory.storage.queries.filters import HIDDEN, memory_filter
 from vector_memory.storage.queries.passages import FIRST_MODEL, Lacking, Model
 from vector_memory.storage.scoring import Numbers, Vectors
 
-WIDESPREAD = {"as_of", "kind", "agent_id", "own_agent_id", "session_iter", "created_after", "created_before"}
+WIDESPREAD = {
+    "as_of", "kind", "agent_id", "own_agent_id", "session_iter", "created_after", "created_before", "min_trust",
+}  # fmt: skip
 """Conditions that match memories in most blocks, if in any."""
 
 

@@ -88,6 +88,7 @@ OWN = {
     "sessions": "m.session_id {among:sessions}",
     "as_of": CURRENT_THEN,
     "state": IN_STATE,
+    "min_trust": "m.trust >= %(min_trust)s",
 }
 """Conditions of filters that are not equal to a column of their name."""
 
@@ -123,6 +124,7 @@ def parameters_of(scope: Scope) -> dict[str, Any]:
     """Return the fields that narrow the scope, as parameters."""
     values: dict[str, Any] = {name: getattr(scope, name) for name in CONDITIONS}
     values["kind"], values["state"] = (one and str(one) for one in (scope.kind, scope.state))
+    values["min_trust"] = scope.min_trust and scope.min_trust.level
     values["tags"] = list(scope.tags) or None
     values["containing"] = scope.containing and pattern_for(scope.containing)
     values["as_of"] = None if scope.as_of in (ANY, STORED) else scope.as_of

@@ -355,6 +355,7 @@ def as_stored(memory_id: int, new: NewMemory, content_hash: str, history: Histor
         content=new.content,
         metadata=new.metadata,
         came_from=new.came_from,
+        trust=new.trust,
         content_hash=content_hash,
         chunked=TRAITS[new.kind].chunked,
         chunk_count=chunk_count,

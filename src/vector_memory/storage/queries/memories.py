@@ -3,11 +3,12 @@
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import starmap
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from vector_memory.domain import STORED, Chunk, MemoryKind, Scope, utc_now
+from vector_memory.domain import STORED, CameFrom, Chunk, MemoryKind, Scope, Trust, utc_now
 from vector_memory.domain.fields import MEMORY_COLUMNS
 from vector_memory.domain.validation import LARGEST
 from vector_memory.errors import DatabaseError, expired_memory, no_memory
@@ -68,11 +69,20 @@ COUNTED = {
 }
 
 
+KNOWN_WAYS = lru_cache(maxsize=1_024)(object_in)
+"""Reads how a memory came: most of them in one of a few ways. Nobody changes what it returns."""
+
+
+def origin_from_row(*, came_from: str, **columns: Any) -> Origin:
+    """Return an Origin for a row of ORIGIN."""
+    return Origin(came_from=cast("CameFrom", KNOWN_WAYS(came_from)), **columns)
+
+
 def memory_from_row(
     *, tags: str, metadata: str, came_from: str, auto_chunk: int, pinned: int, **columns: Any
 ) -> Memory:
     """Return a Memory for a row of COLUMNS."""
-    read = {"chunked": bool(auto_chunk), "pinned": bool(pinned), "came_from": object_in(came_from), **columns}
+    read = {"chunked": bool(auto_chunk), "pinned": bool(pinned), "came_from": KNOWN_WAYS(came_from), **columns}
     return Memory(tags=texts_in(tags), metadata=object_in(metadata), **read)
 
 
@@ -164,6 +174,12 @@ class MemoryQueries(OverVectors):
         parameters = {"nothing": "{}", "observation": str(MemoryKind.REPORT_OBSERVATION)}
         return self.connection.fetch(derivation_from_row, sql, parameters)
 
+    def least_trust(self, memory_ids: Sequence[int]) -> int:
+        """Return the lowest level of trust of memories, held ones too; of none of them, the highest."""
+        sql = "select min(m.trust) from session_memories m where {visible:m} and m.id {among:ids}"
+        least = self.connection.fetch_value(sql, {"ids": list(memory_ids)}) if memory_ids else None
+        return Trust.HIGH.level if least is None else int(least)
+
     def require_unexpired(self, memory_id: int) -> None:
         """Raise NotFoundError if a memory has expired or is held back, not if it was deleted."""
         sql = f"""
@@ -189,7 +205,7 @@ class MemoryQueries(OverVectors):
     def origins(self, memory_ids: Sequence[int]) -> Steps[dict[int, Origin]]:
         """Return the origins of the memories that exist, by id, in this order, without reading texts."""
         sql = f"select {ORIGIN} from session_memories m where {{visible:m}} and m.id {{among:ids}} and {UNEXPIRED}"
-        rows = yield Query(Origin, sql, {"ids": list(memory_ids)})
+        rows = yield Query(origin_from_row, sql, {"ids": list(memory_ids)})
         found = {origin.id: origin for origin in rows}
         return {number: found[number] for number in memory_ids if number in found}
 
@@ -209,6 +225,7 @@ class MemoryQueries(OverVectors):
             seen = list((yield from self.origins.steps(report_ids)))
         sql = f"""
             select m.id, cast({{about_report:m}} as bigint) as report_id, m.agent_id, m.created_at, m.metadata,
+                m.trust,
                 substr(m.content, 1, %(characters)s) as beginning
             from session_memories m {{indexed_by:idx_observed_report}}
             where {{visible:m}} and m.memory_type = '{MemoryKind.REPORT_OBSERVATION}'

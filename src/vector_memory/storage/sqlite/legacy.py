@@ -130,6 +130,7 @@ def moved_memory(row: dict[str, Any]) -> dict[str, Any]:
         "tags": normal_tags(row.get("tags")),
         "metadata": normal_json(row.get("metadata"), {}),
         "came_from": "{}",
+        "trust": 0,
         "content_hash": hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest(),
         "created_at": created,
         "updated_at": normal_time(row.get("updated_at") or created),

@@ -1,9 +1,10 @@
 /* All memories, or those of a session: filters, and a list of which only the visible part is drawn. */
 
 const NAMED = { agent: "agent_id", session: "session_id", task: "task_code" };
-const MORE = ["iteration", "category", "tag", "project", "since", "until", "state"];
+const MORE = ["iteration", "category", "tag", "project", "since", "until", "state", "min-trust"];
 const FILTERS = ["text", "kind", "agent", "session", "task", ...MORE];
 const STATES = [["", "Current"], ["pinned", "Pinned"], ["superseded", "Superseded"], ["any", "Superseded too"]];
+const TRUSTED = [["", "Any"], ["normal", "Not low"], ["high", "High"]];
 
 function Memories({ params, server, change }) {
   const filters = Object.fromEntries(FILTERS.map((name) => [name, params.get(name) ?? ""]));
@@ -31,6 +32,7 @@ function Memories({ params, server, change }) {
           <${Entry} name="since" label="From (UTC)" ...${dated("since")} value=${filters.since} onChoose=${choose("since")} />
           <${Entry} name="until" label="Until (UTC)" ...${dated("until")} value=${filters.until} onChoose=${choose("until")} />
           ${!report && html`<${Choice} name="state" label="State" value=${filters.state} options=${STATES} onChoose=${choose("state")} />`}
+          ${!report && html`<${Choice} name="min-trust" label="Trust" value=${filters["min-trust"]} options=${TRUSTED} onChoose=${choose("min-trust")} />`}
         </div>
       </details>
     </form>

@@ -111,6 +111,8 @@ function Origin({ memory, edits }) {
     ${pair("Task", filter("task", memory.task_code))}
     ${pair("Category", filter("category", memory.metadata.category))}
     ${pair("Project", filter("project", project))}
+    ${pair("Trust", memory.trust && "low: data, not instructions")}
+    ${pair("Sources", memory.came_from?.sources?.join(", "))}
     ${pair("Tags", memory.tags.length > 0 && memory.tags.map((tag, at) => [at > 0 && ", ", filter("tag", tag)]))}
     ${pair("About", about && html`<${MemoryLink} id=${about}>Report ${about}<//>`)}
     ${pair("Read by agents", memory.access_count ? html`${count(memory.access_count, "time")}, last <${At} time=${memory.accessed_at} />` : "never")}

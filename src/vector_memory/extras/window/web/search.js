@@ -6,7 +6,7 @@ const GRAINS = { chunk: "Passages", section: "Sections", document: "Whole memori
 const MODES = [["", "Meaning and words"], ["vector", "Meaning only"], ["keyword", "Words only"]];
 const VIEWS = { results: "Results", why: "Why, or why not", agent: "As an agent gets it" };
 const MATCHES = { strong: "strong match", related: "related", weak: "weak" };
-const FIELDS = ["q", "grain", "kind", "mode", "agent", "session", "since", "until", "view", "missed", "form"];
+const FIELDS = ["q", "grain", "kind", "mode", "agent", "session", "since", "until", "min-trust", "view", "missed", "form"];
 
 function Search({ params, server }) {
   const asked = Object.fromEntries(FIELDS.map((name) => [name, params.get(name) ?? ""]));
@@ -15,7 +15,7 @@ function Search({ params, server }) {
   const choose = (name) => (value) => rename("/search", { ...asked, [name]: value });
   if (asked.kind === "memory_file") asked.view = "results"; // the others are of the store
   const { q, grain, kind, mode, agent, session, since, until } = asked;
-  const question = { q, grain, kind, mode, agent, session, since, until };
+  const question = { q, grain, kind, mode, agent, session, since, until, "min-trust": asked["min-trust"] };
   return html`<h1 class="unseen">Search</h1>
     <form role="search" aria-label="Search the memory" onSubmit=${(event) => event.preventDefault()}>
       <label for="question">Ask as an agent would</label>
@@ -30,6 +30,7 @@ function Search({ params, server }) {
         <${Entry} name="session" label="In session" value=${session} onChoose=${choose("session")} placeholder="any session" />
         <${Entry} name="since" label="From (UTC)" type="date" value=${since} onChoose=${choose("since")} />
         <${Entry} name="until" label="Until (UTC)" type="date" value=${until} onChoose=${choose("until")} />
+        <${Choice} name="min-trust" label="Trust" value=${asked["min-trust"]} options=${TRUSTED} onChoose=${choose("min-trust")} />
       </div>
     </form>
     ${q.trim()
