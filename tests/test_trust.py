@@ -105,13 +105,16 @@ def test_every_way_to_read_a_memory_says_that_it_is_data(store: SessionMemorySto
         ([[], []], {(1, 2)}),
         ([[], [PAGE]], set()),
         ([[PAGE], []], {(1, 2)}),
+        ([["src/lead"], []], {(1, 2)}),
         ([[PAGE], [], [PAGE]], {(1, 2), (1, 3)}),
         ([[], [PAGE], []], {(1, 3), (2, 3)}),
     ],
 )
-def test_what_is_trusted_less_is_no_later_word_on_an_older_text(
-    store: SessionMemoryStore, origins: list[list[str]], pairs: set[tuple[int, int]]
+def test_what_has_low_trust_is_no_later_word_on_an_older_text(
+    tmp_path: Path, settings: Settings, origins: list[list[str]], pairs: set[tuple[int, int]]
 ) -> None:
+    rules = settings.model_copy(update={"trust": "source:src/lead=high"})
+    store = SessionMemoryStore(tmp_path / "memory.db", rules, embedder=ToyEngine())
     for number, sources in enumerate(origins):
         store.store_memory("report", f"# Export\n\nIt writes format {number}.", session_id="s", sources=sources)
         with storage_of(store).write() as writer:
@@ -123,6 +126,7 @@ def test_what_is_trusted_less_is_no_later_word_on_an_older_text(
     if pairs.isdisjoint({(1, 2), (1, 3)}):
         assert [one.memory_id for one in answer.results] == [one.memory_id for one in best.results]
     assert all({later.id for later in one.later} <= {new for old, new in pairs} for one in best.results)
+    store.close()
 
 
 def test_a_newer_near_copy_that_is_trusted_less_stands_for_no_other(store: SessionMemoryStore) -> None:

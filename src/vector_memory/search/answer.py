@@ -304,8 +304,8 @@ class Search:
             return None
         origins = reader.memories.origins([best.memory_id, *newer])
         title, trust = origins[best.memory_id].title, origins[best.memory_id].trust
-        if any(origins[one].trust > trust for one in newer if one in origins):
-            return None  # what was trusted less is not brought back
+        if any(min(origins[one].trust, 0) > trust for one in newer if one in origins):
+            return None  # what is trusted less is not brought back
         return models.SupersededMatch(id=best.memory_id, title=title, superseded_by=newer)
 
     def _beside(self, later: LaterFields, superseded: mapping.Superseded, evidence: EvidenceOf) -> LaterFields:

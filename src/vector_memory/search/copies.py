@@ -117,7 +117,7 @@ def copies_among(said: Sequence[Wording | None]) -> dict[int, int]:
     leading: list[tuple[int, Wording]] = []
     copies = {}
     for place, one in newest_first:
-        newer = [at for at, other in leading if other.trust >= one.trust and one.is_repeated_by(other)]
+        newer = [at for at, other in leading if other.trust >= min(one.trust, 0) and one.is_repeated_by(other)]
         if newer:
             copies[place] = newer[0]
         else:

@@ -151,7 +151,7 @@ def current_first(reader: Reader, question: Question, found: Sequence[J], links:
             one
             for one in first
             if one in texts
-            and memories[one].trust >= memories[first[0]].trust
+            and memories[one].trust >= min(memories[first[0]].trust, 0)
             and gate.answers_instead(query, texts[first[0]], texts[one])
         ]
         latest.setdefault(first[0], others)

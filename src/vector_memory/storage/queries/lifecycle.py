@@ -259,7 +259,7 @@ def span_of(newer: Iterable[Superseding], changed: Mapping[int, Span]) -> Span:
     return min(since, default=None), None if None in until else max(filter(None, until), default=None)
 
 
-# A text that is trusted less than an older one says nothing about what is true now.
+# A text of low trust says nothing about what is true now, except of others of low trust.
 # The order of storing, whatever the clocks of their machines said.
 IS_OLDER = "(other.turn, other.created_at, other.id) < (m.turn, m.created_at, m.id)"
 
@@ -268,8 +268,8 @@ insert into later_links (older_id, newer_id, evidence)
 select case when {IS_OLDER} then other.id else m.id end, case when {IS_OLDER} then m.id else other.id end,
     cast(%(evidence)s as double precision)
 from session_memories m cross join session_memories other
-where m.id = %(id)s and other.id = %(other)s and case when {IS_OLDER} then m.trust >= other.trust
-    else other.trust >= m.trust end
+where m.id = %(id)s and other.id = %(other)s
+    and (case when {IS_OLDER} then m.trust else other.trust end >= 0 or m.trust = other.trust)
 on conflict do nothing
 """
 
@@ -277,8 +277,9 @@ on conflict do nothing
 LINK_FURTHER = """
 insert into later_links (older_id, newer_id, evidence)
 select l.older_id, %(id)s, max(l.evidence) from later_links l join later_links own on own.older_id = l.newer_id
-where own.newer_id = %(id)s and (select trust from session_memories where id = %(id)s) >= (
-    select trust from session_memories where id = l.older_id
+where own.newer_id = %(id)s and (
+    (select trust from session_memories where id = %(id)s) >= 0
+    or (select trust from session_memories where id = l.older_id) < 0
 ) group by l.older_id
 on conflict do nothing
 """
