@@ -57,7 +57,8 @@ from vector_memory.writing.sync import Sync
 from vector_memory.writing.writer import MemoryLimit, MemoryWriter
 
 if TYPE_CHECKING:
-    from vector_memory.upkeep.backup import CopiedFile
+    from vector_memory.storage.records import Size
+    from vector_memory.upkeep.backup import CopiedFile, Room
 
 PAGE, CHANGES_PAGE = Page(), Page(limit=20)
 
@@ -157,7 +158,7 @@ class SessionMemoryStore:
             Overview(storage),
             Superseding(storage),
         )
-        self._holding = Holding(storage)
+        self.holding = Holding(storage)
         self._amending, self._pages = Amending(storage, self._background, self._writer), MemoryPages(storage, retriever)
         vocabulary, self._transfer = Vocabulary(storage, self._model), Transfer(storage, indexer, self._writer)
         self._backfill = Backfill(storage, indexer, vocabulary)
@@ -359,10 +360,6 @@ class SessionMemoryStore:
         """Return what `review` does, with the memories that are held back."""
         return self._review.for_people(Scope(session_id=session_id), limit)
 
-    def end_hold(self, memory_id: str | int, *, accepted: bool) -> models.Result:
-        """Release a memory that is held back, or delete it for good. Only people may: no tool does."""
-        return self._holding.accept_one(memory_id) if accepted else self._holding.reject_one(memory_id)
-
     def verify(self, scope: Scope) -> overview.VerifyResult:
         """List what no longer holds of the evidence of a scope's memories."""
         return verified(self._storage, self._checkout.notes, self._scope(scope))
@@ -461,6 +458,18 @@ class SessionMemoryStore:
         """
         scope = Scope(session_id=session_id, as_of=as_of)
         return self._transfer.write(target, scope, with_vectors=with_vectors, on_progress=on_progress)
+
+    def get_space(self, limit: int) -> tuple[dict[str, list["Size"]], "Room | None"]:
+        """Return the largest sessions and kinds with their sizes, and the room in this memory's file, if it has one."""
+        from vector_memory.upkeep.backup import file_of, room_in  # noqa: PLC0415 - only people ask
+
+        return self._overview.sizes(limit), room_in(file_of(self._address)) if self.is_file else None
+
+    def shrink(self) -> models.Result:
+        """Give the unused part of this memory's file back to the disk. Raises ConfigurationError if it has no file."""
+        from vector_memory.upkeep.backup import file_of, shrink  # noqa: PLC0415 - only people ask
+
+        return shrink(file_of(self._address))
 
     def back_up(self, target: Path) -> "CopiedFile":
         """Copy this memory to a new file while it is in use. Raises ConfigurationError if it is in PostgreSQL."""

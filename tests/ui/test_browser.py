@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,12 +12,14 @@ from urllib.parse import urlencode
 
 import pytest
 
+from engines import execute
 from from_npm import folder
 from inside import storage_of
 from other_process import OtherProcess
 from over_http.conftest import serving as team_serving
 from report_page import HOSTILE
 from ui.conftest import Ui, serving
+from vector_memory.domain import MemoryKind, Page, Scope
 from vector_memory.domain.callers import Permission
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
@@ -38,7 +41,7 @@ AXE = folder("ui") / "node_modules" / "axe-core" / "axe.min.js"
 MANY = 260
 PAGES = (
     *("#/", "#/memories", "#/memories?session=s&charts=shown", "#/memory/1", "#/review"),
-    *("#/search?q=writer", "#/search?q=writer&view=why", "#/search?q=writer&view=agent"),
+    *("#/search?q=writer", "#/search?q=writer&view=why", "#/search?q=writer&view=agent", "#/feed", "#/space"),
 )
 
 REFUSED = "Failed to load resource: the server responded with a status of 400"
@@ -141,6 +144,7 @@ def visit(shown: Shown, address: str) -> None:
         "search": ".results, table",
         "/memory/": "article .text",
         "/review": ".conflict, .nothing",
+        "/space": ".shares",
     }
     shown.wait_for_selector(next((there for part, there in ready.items() if part in address), ".entry, .figures"))
 
@@ -153,6 +157,10 @@ def test_an_empty_memory_says_what_to_do_next(ui: Ui, opening: Callable[..., Sho
     shown = opening(ui)
     assert shown.inner_text("h1") == "Nothing is stored yet"
     assert "vector-memory install claude" in shown.inner_text("main")
+    shown.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    shown.click("[aria-label='Copy vector-memory import-sessions']")
+    playwright.expect(shown.locator(".command", has_text="import-sessions").locator("button")).to_have_text("Copied")
+    assert shown.evaluate("navigator.clipboard.readText()") == "vector-memory import-sessions"
 
 
 def test_home_says_what_happened_lately(shown: Shown) -> None:
@@ -258,6 +266,93 @@ def test_a_filter_narrows_the_list_and_is_in_the_address(shown: Shown, control: 
     playwright.expect(shown.locator(".entry")).to_have_count(found)
     shown.click("text=Show all")
     playwright.expect(shown.locator(".entry")).to_have_count(4)
+
+
+def test_the_palette_goes_to_memories_sessions_agents_and_commands(shown: Shown) -> None:
+    for typed, keys, ready in (
+        ("never sleeps", ["ArrowDown"], "article h1 >> text=Rule"),
+        ("3", [], "article h1 >> text=The writer is slow."),
+        ("bob", ["ArrowUp"], ".outcome >> text=3 memories match"),
+        ("timeline", [], "#timeline .mark"),
+        ("what may be deleted", [], "h1 >> text=Space"),
+    ):
+        shown.keyboard.press("Control+k")
+        shown.locator(".palette input").type(typed)
+        shown.wait_for_selector("#offers [role=option]")
+        playwright.expect(shown.locator(".palette [role=status]")).to_have_text("")
+        for key in [*keys, "Enter"]:
+            shown.keyboard.press(key)
+        shown.wait_for_selector(ready)
+        assert shown.locator("dialog[open]").count() == 0
+
+
+def test_a_period_narrows_the_list_by_the_clock_of_the_reader(shown: Shown, filled: SessionMemoryStore) -> None:
+    execute(filled, "update session_memories set created_at = '2020-05-01T12:00:00.000000+00:00' where id = 2")
+    visit(shown, "#/memories")
+    shown.select_option("#period", "24h")
+    playwright.expect(shown.locator(".entry")).to_have_count(3)
+    assert "since=24h" in shown.evaluate("location.hash")
+    shown.select_option("#period", "dates")
+    for field, day in (("since", "2020-05-01"), ("until", "2020-05-01")):
+        shown.fill(f"#{field}", day)
+        shown.press(f"#{field}", "Enter")
+    playwright.expect(shown.locator(".entry")).to_have_count(1)
+    playwright.expect(shown.locator(".row .day")).to_have_text("Friday, 1 May 2020")
+    shown.click("text=Delete these")
+    assert "Delete 1 memory from 1 May 2020 up to 1 May 2020?" in shown.inner_text("dialog[open]")
+
+
+def test_a_feed_that_is_left_open_marks_what_comes(shown: Shown, filled: SessionMemoryStore) -> None:
+    visit(shown, "#/feed?agent=bob")
+    playwright.expect(shown.locator(".fed")).to_have_count(3)
+    playwright.expect(shown.locator(".day-head")).to_contain_text("Today")
+    filled.store_memory("working_memory", "The reader is fast.", agent_id="bob", session_id="s")
+    filled.store_memory("working_memory", "Of no interest.", agent_id="eve", session_id="s")
+    playwright.expect(shown.locator(".fed.new")).to_have_text(re.compile("The reader is fast"))
+    playwright.expect(shown).to_have_title(re.compile(r"^\(1\) Live feed"))
+    shown.click("text=I have seen them")
+    playwright.expect(shown.locator(".fed.new")).to_have_count(0)
+    playwright.expect(shown).to_have_title(re.compile("^Live feed"))
+    assert shown.locator(".fed").count() == 4
+
+
+def test_a_list_says_that_it_is_being_fetched(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers, listed = threading.Event(), SessionMemoryStore.get_timeline
+
+    def in_the_end(store: SessionMemoryStore, *given: Any) -> Any:
+        answers.wait()
+        return listed(store, *given)
+
+    monkeypatch.setattr(SessionMemoryStore, "get_timeline", in_the_end)
+    shown.evaluate("location.hash = '#/memories'")
+    shown.wait_for_selector("[role=status] >> text=Fetching memories")
+    answers.set()
+    playwright.expect(shown.locator(".entry")).to_have_count(4)
+    assert shown.locator("text=Fetching").count() == 0
+
+
+def test_space_names_what_is_large_and_what_may_be_deleted_and_shrinks_the_file(
+    shown: Shown, filled: SessionMemoryStore, tmp_path: Path
+) -> None:
+    filled.supersede(3, 1)
+    long = [
+        filled.store_memory("working_memory", f"{number} " * 60_000, agent_id="a", session_id="large")
+        for number in range(12)
+    ]
+    visit(shown, "#/space")
+    assert shown.locator(".shares tbody th").first.inner_text() == "large"
+    playwright.expect(shown.locator("main")).to_contain_text("1 superseded memory")
+    playwright.expect(shown.locator("main")).to_contain_text("less than 1 MB is unused")
+    for receipt in long:
+        filled.delete_memory(receipt.memory_id)
+    before = (tmp_path / "memory.db").stat().st_size
+    shown.click("text=Shrink the file")
+    shown.click("dialog[open] .does")
+    playwright.expect(shown.locator("main")).to_contain_text("less than 1 MB is unused")
+    assert (tmp_path / "memory.db").stat().st_size < before - 1e6
+    assert filled.count_memories() == 4
+    visit(shown, "#/memories")
+    playwright.expect(shown.locator(".entry")).to_have_count(3)
 
 
 def test_a_superseded_memory_is_listed_if_asked_for(shown: Shown, filled: SessionMemoryStore) -> None:
@@ -377,6 +472,7 @@ def test_a_question_finds_while_it_is_typed_and_its_link_finds_the_same(shown: S
     shown.click("text=Sections")
     assert "grain=section" in shown.evaluate("location.hash")
     shown.wait_for_selector(".result")
+    shown.select_option("#period", "dates")
     shown.fill("#since", "2999-01-01")
     shown.press("#since", "Enter")
     playwright.expect(shown.locator(".nothing")).to_contain_text("No memory matches")
@@ -420,8 +516,22 @@ def test_why_says_what_became_of_a_memory_that_was_expected(shown: Shown) -> Non
     visit(shown, "#/search?q=writer&view=why&kind=knowledge_base")
     shown.fill("#missed", "2")
     shown.press("#missed", "Enter")
-    playwright.expect(shown.locator(".notice")).to_contain_text("Memory 2")
+    playwright.expect(shown.locator(".notice")).to_contain_text("It waits a second. Observation 2")
     assert "outside the filters" in shown.inner_text(".notice")
+
+
+def test_one_sentence_says_why_and_a_memory_is_chosen_by_its_words(shown: Shown) -> None:
+    visit(shown, "#/search?q=never sleeping writers&view=why")
+    shown.fill("#missed", "a second")
+    shown.click(".picks >> text=Observation 2")
+    playwright.expect(shown.locator(".notice")).to_contain_text("shares no word with the question; meaning")
+    said = shown.inner_text(".notice")
+    compared = shown.locator(".compared tbody tr")
+    [rank, total] = re.search(r"Rank (\d+) of (\d+)", said).groups()
+    assert (int(total), "It waits a second." in compared.nth(int(rank) - 1).inner_text()) == (compared.count(), True)
+    assert compared.locator("a", has_text="Rule").count() == 1
+    assert "sleeping writers" in compared.filter(has_text="Rule").inner_text()
+    assert shown.locator("details >> text=cosine").first.is_visible() is False
 
 
 def test_a_memory_can_be_asked_why_a_question_did_not_find_it(shown: Shown) -> None:
@@ -429,7 +539,7 @@ def test_a_memory_can_be_asked_why_a_question_did_not_find_it(shown: Shown) -> N
     shown.click("text=Why was it not found?")
     playwright.expect(shown.locator(".nothing")).to_contain_text("should have found memory 2")
     shown.fill("#question", "writer")
-    playwright.expect(shown.locator(".panel").first).to_contain_text("Memory 2:")
+    playwright.expect(shown.locator(".notice")).to_contain_text("Rank")
 
 
 def test_the_answer_of_an_agent_comes_with_its_tokens(shown: Shown) -> None:
@@ -468,7 +578,7 @@ def test_what_a_filter_shows_is_deleted_together_and_can_be_undone(
     assert shown.locator("text=Delete these").count() == 0
     visit(shown, "#/memories?session=s")
     shown.click("text=Delete these")
-    assert "Delete 7 memories?" in shown.inner_text("dialog[open]")
+    assert "Delete 7 memories in session s?" in shown.inner_text("dialog[open]")
     shown.click("dialog[open] .danger")
     playwright.expect(shown.locator(".toast")).to_contain_text("7 memories will be deleted")
     playwright.expect(shown.locator(".entry.leaving")).to_have_count(7)
@@ -520,15 +630,15 @@ def test_title_and_tags_are_edited_and_an_error_keeps_what_was_typed(shown: Show
 def test_a_memory_replaces_another_and_this_can_be_undone(shown: Shown) -> None:
     visit(shown, "#/memory/3")
     shown.click("text=Replaces …")
-    shown.fill("#edit-older", "1")
+    shown.fill("#older", "1")
     shown.click("dialog[open] .does")
     playwright.expect(shown.locator("aside .pairs")).to_contain_text("Supersedes")
     shown.click(".toast button")
     playwright.expect(shown.locator("aside .pairs")).not_to_contain_text("Supersedes")
     shown.click("text=Replaces …")
-    assert shown.input_value("#edit-older") == ""
-    shown.fill("#edit-older", "1")
-    shown.press("#edit-older", "Enter")
+    assert shown.input_value("#older") == ""
+    shown.fill("#older", "1")
+    shown.press("#older", "Enter")
     shown.click("aside button:has-text('Release')")
     playwright.expect(shown.locator("aside .pairs")).not_to_contain_text("Supersedes")
 
@@ -572,8 +682,8 @@ class TestReview:
         visit(shown, "#/review")
         lines = shown.locator(".conflict")
         playwright.expect(lines).to_have_count(3)
-        assert "8080 → 9090" in lines.first.inner_text()
-        lines.first.locator("text=Mark as outdated").press("Enter")
+        assert lines.first.locator("del, ins").all_inner_texts() == ["8080 ", "9090 "]
+        lines.first.locator("text=The earlier one is outdated").press("Enter")
         playwright.expect(lines).to_have_count(2)
         assert filled.get_memory_page(1).memory.superseded_by == [2]
         assert shown.evaluate("document.activeElement.closest('.conflict') !== null")
@@ -588,6 +698,20 @@ class TestReview:
         lines.last.locator("text=Both are right").click()
         playwright.expect(lines).to_have_count(1)
         assert filled.count_memories() == 6
+
+    def test_a_later_memory_that_is_wrong_is_taken_out_of_use_and_can_be_brought_back(
+        self, shown: Shown, filled: SessionMemoryStore
+    ) -> None:
+        visit(shown, "#/review")
+        lines = shown.locator(".conflict")
+        lines.first.locator("text=The later one is wrong").click()
+        playwright.expect(lines).to_have_count(2)
+        playwright.expect(shown.locator(".held")).to_contain_text("Port 9090 is used.")
+        found = filled.across.one("port 9090", Scope(kind=MemoryKind.WORKING_MEMORY), Page(), "chunk")
+        assert 2 not in [one.memory_id for one in found.results]
+        shown.click(".toast button")
+        playwright.expect(lines).to_have_count(3)
+        playwright.expect(shown.locator(".held")).to_have_count(0)
 
 
 def test_the_list_works_from_the_keyboard(shown: Shown) -> None:

@@ -102,9 +102,13 @@ class ReviewResult(models.Result):
 
 
 class PeoplesReview(ReviewResult):
-    """A review with the memories that are held back."""
+    """A review with the memories that are held back, and what changed, by the id of the earlier memory.
+
+    That are two sentences in pieces, each with what is in its place in the other one: the same, or something else.
+    """
 
     held: list[HeldLine] = models.unless_empty([])
+    changed: dict[int, list[tuple[str, str]]] = models.unless_empty({})
 
 
 class ActiveHour(models.Value):

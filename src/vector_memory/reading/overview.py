@@ -6,12 +6,12 @@ from vector_memory.answers import overview
 from vector_memory.answers.budget import ResponseBudget, fitting_values
 from vector_memory.answers.mapping import memory_entry, succession_of, superseded_in
 from vector_memory.answers.models import MemoryEntry
-from vector_memory.domain import ANY, Scope
+from vector_memory.domain import ANY, Scope, State
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import LARGEST, MAX_IDENTIFIER, MAX_LIMIT, check_label, check_range, parse_id
 from vector_memory.search.messages import no_such_session
 from vector_memory.storage.base import Reader, Storage
-from vector_memory.storage.records import Moment, NamedBy, SessionCounts
+from vector_memory.storage.records import Moment, NamedBy, SessionCounts, Size
 
 AGENTS_LISTED = 20
 """Maximum number of agents named for each session in a listing."""
@@ -121,6 +121,15 @@ class Overview:
         return overview.ActivityResult(
             hours=[overview.ActiveHour.model_validate(each, from_attributes=True) for each in found]
         )
+
+    def sizes(self, limit: int) -> dict[str, list[Size]]:
+        """Return the largest sessions and kinds, and how large what is superseded is, by kind."""
+        with self._storage.read() as reader:
+            return {
+                "sessions": reader.sessions.sizes("session_id", EVERYTHING, limit),
+                "kinds": reader.sessions.sizes("memory_type", EVERYTHING, limit),
+                "superseded": reader.sessions.sizes("memory_type", Scope(state=State.SUPERSEDED), limit),
+            }
 
     def count(self) -> int:
         """Return the number of memories of the whole file."""

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from difflib import SequenceMatcher
 from itertools import islice, product
 from typing import Any, NamedTuple
 
@@ -60,9 +61,16 @@ class Review:
         return self._budget.fit(build)
 
     def for_people(self, scope: Scope, limit: int) -> PeoplesReview:
-        """Return the review with the memories that are held back, which no agent is shown."""
+        """Return the review with what changed, and the memories that are held back, which no agent is shown."""
         held = held_lines(Holding(self._storage).held())
-        return PeoplesReview(**dict(self.review(scope, limit)), held=held)
+        found = self.review(scope, limit)
+        pairs = {line.id: line.later.id for line in found.lines if line.later}
+        with self._storage.read() as reader:
+            texts = {number: one.content for number, one in reader.memories.get_all([*pairs, *pairs.values()]).items()}
+        compared = {older: changed(texts.get(older, ""), texts.get(newer, "")) for older, newer in pairs.items()}
+        return PeoplesReview(
+            **dict(found), held=held, changed={number: each for number, each in compared.items() if each}
+        )
 
     def dismiss(self, memory_id: str | int) -> Result:
         """Forget the later memories on the subject of a memory: none of them corrects it. Raises NotFoundError."""
@@ -200,3 +208,25 @@ def words_in(sentence: str) -> frozenset[str]:
 def clipped_to(text: str) -> str:
     """Cut a text to the length that is shown."""
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+
+
+# Marks what changed between two texts, word by word.
+
+LONGEST_SENTENCE = 1_000
+
+
+def changed(older: str, newer: str) -> list[tuple[str, str]]:
+    """Return the most alike of the sentences that only one text has, in pieces, as `PeoplesReview` has them."""
+    texts = [[one.strip() for one in SENTENCE.split(text)[:FACTS_COMPARED]] for text in (older, newer)]
+    alone = [[one for one in own if one not in others] for own, others in (texts, texts[::-1])]
+    alike, pair = 0.0, ("", "")
+    for one, other in product(
+        *([(one, words_in(one)) for one in own if len(one) <= LONGEST_SENTENCE] for own in alone)
+    ):
+        share = len(one[1] & other[1]) / max(1, len(one[1] | other[1]))
+        alike, pair = max((alike, pair), (share, (one[0], other[0])))
+    if alike < ALIKE:
+        return []
+    first, second = (re.findall(r"\S+\s*", f"{sentence} ") for sentence in pair)
+    steps = SequenceMatcher(None, first, second, autojunk=False).get_opcodes()
+    return [("".join(first[start:end]), "".join(second[begin:stop])) for _, start, end, begin, stop in steps]

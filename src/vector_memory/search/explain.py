@@ -16,6 +16,7 @@ from vector_memory.search.rank import Hit, best_of_each_memory
 from vector_memory.search.retrieval import MAX_DEPTH, Retrieval, Retriever
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.queries.filters import ascii_lower
+from vector_memory.storage.records import Moment
 from vector_memory.storage.scoring import LATE_UNITS, LATE_WEIGHT, VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES
 from vector_memory.texts.terms import names_above, terms
 
@@ -23,6 +24,9 @@ NO_STATES = "not token by token: some passages have no states of their tokens, a
 
 SHOWN = 10
 """Number of candidates shown after those of the page."""
+
+BEGINNING = 200
+"""Characters of the text that names a memory without a title."""
 
 Trace = dict[str, Any]
 
@@ -101,6 +105,11 @@ class Explaining:
         with self._storage.read() as reader:
             origin = reader.memories.origins([number]).get(number)
             return None if origin is None else origin.memory_type
+
+    def named(self, memory_ids: Sequence[int]) -> list[Moment]:
+        """Return memories with the beginnings of their texts."""
+        with self._storage.read() as reader:
+            return reader.sessions.moments(memory_ids, BEGINNING)
 
     def require_comparable(self) -> None:
         """Raise EmbeddingUnavailableError if no query can be compared by meaning."""

@@ -182,6 +182,14 @@ class Moment:
     turn: int
 
 
+class Size(NamedTuple):
+    """The memories with a name, such as that of a session, and the bytes of their texts in UTF-8."""
+
+    name: str | None
+    memories: int
+    bytes: int
+
+
 class Activity(NamedTuple):
     """How many memories an agent stored in an hour. `hour`: the beginning of an ISO 8601 time, in UTC."""
 

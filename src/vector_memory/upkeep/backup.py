@@ -1,9 +1,11 @@
 """Backups: copied while servers are running, and restored while none is."""
 
+import shutil
 from itertools import chain, count
 from pathlib import Path
 from typing import NamedTuple
 
+from vector_memory.answers.models import Result
 from vector_memory.errors import ConfigurationError, DatabaseError, ValidationError
 from vector_memory.settings import MemoryAddress
 from vector_memory.storage.disk.drafts import Draft, Rules, draft_of
@@ -11,7 +13,7 @@ from vector_memory.storage.disk.filesystem import log_index_of, log_of, make_pri
 from vector_memory.storage.disk.ignoring import keep_out_of_git
 from vector_memory.storage.sqlite import inspection
 from vector_memory.storage.sqlite.copying import Progress, copy_database, mark_backup, replace_database, unmark_backup
-from vector_memory.storage.sqlite.database import Connection
+from vector_memory.storage.sqlite.database import Connection, shrink_database
 from vector_memory.storage.sqlite.inspection import FileKind
 from vector_memory.storage.sqlite.migrations import DEVELOPMENT
 
@@ -42,6 +44,33 @@ def back_up(source: Path, target: Path, *, overwrite: bool = False, on_progress:
         mark_backup(draft)
         draft.publish()
     return CopiedFile(memories, target.stat().st_size)
+
+
+class Room(NamedTuple):
+    """The bytes of a file, of its unused pages, those that shrinking it needs, and those that are free on its disk."""
+
+    size: int
+    unused: int
+    needed: int
+    free: int
+
+
+def room_in(path: Path) -> Room:
+    """Return how much of a memory's file is unused, and whether it can be shrunk."""
+    size, unused = inspection.inspect(path, inspection.sizes) if path.exists() else (0, 0)
+    return Room(size, unused, 2 * (size - unused), shutil.disk_usage(path.parent).free)
+
+
+def shrink(path: Path) -> Result:
+    """Give the unused pages of a memory's file back to the disk. Readers go on; writers wait.
+
+    Raises ValidationError if the disk has not enough room, DatabaseLockError if others write for too long.
+    """
+    room = room_in(path)
+    if room.free < room.needed:
+        raise ValidationError(f"Shrinking needs {room.needed / 1e6:,.0f} MB on the disk: free some space, then repeat.")
+    shrink_database(path)
+    return Result(message=f"The file is {(room.size - room_in(path).size) / 1e6:,.1f} MB smaller.")
 
 
 def restore_memory(

@@ -16,6 +16,7 @@ from vector_memory.storage.queries.lifecycle import DELETED
 from vector_memory.storage.queries.portions import Portions
 from vector_memory.storage.records import Hold, Memory
 from vector_memory.writing.deletion import Deletion
+from vector_memory.writing.writer import require_existing
 
 QUARANTINED = "quarantined"
 """Why a memory is held that a person took out of use."""
@@ -87,6 +88,14 @@ class Holding:
         """Delete a held memory for good. Raises NotFoundError."""
         self.reject([number := parse_id("memory_id", memory_id)])
         return Result(message=f"Deleted memory {number}.")
+
+    def quarantine_one(self, memory_id: str | int) -> Result:
+        """Take a memory out of use. Raises NotFoundError."""
+        [number] = memory_ids = [parse_id("memory_id", memory_id)]
+        with self._storage.write() as writer:
+            require_existing(writer, memory_ids)
+            writer.hold(memory_ids, QUARANTINED, "wrong")
+        return Result(message=f"Memory {number} is out of use: Review lists it.")
 
     def touched(
         self,

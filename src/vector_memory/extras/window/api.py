@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import Context
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from functools import cache
 from heapq import merge
@@ -48,7 +48,7 @@ from vector_memory.texts.tokens import find_token_counter
 
 SESSIONS = 100
 FOUND = 20
-"""Results of a search."""
+"""Results of a search, and the largest sessions."""
 
 RENAMED = {"iter": "iteration", "containing": "text"}
 
@@ -58,6 +58,8 @@ FILTERS = {
     if one.flag is not None and one.name not in ("tags", "as_of")
 }
 """The filters of a list as addresses name them, and as a Scope does. `tag` may be repeated; `state` may be "any"."""
+
+AROUND_WORDS = ".,;:!?\"'()[]"
 
 PIECE = 2**16
 
@@ -100,6 +102,7 @@ class Api:
             "review": self.review,
             "file": self._files.file,
             "backup": self.backup,
+            "space": self.space,
         }
         return [Route(f"/api/{path}", abandonable(endpoint)) for path, endpoint in reads.items()]
 
@@ -195,19 +198,26 @@ class Api:
         )
 
     def explain(self, request: Request) -> Response:
-        """Return how each candidate was scored, by kind; for the memory `missed`, why it was not found."""
+        """Return how each candidate was scored, by kind; for the memory `missed`, why it was not found.
+
+        `memories`: what the candidates are called. `words`: the question's word of each term.
+        """
         query, scope, grain, mode = question_of(request)
         missed = request.query_params.get("missed") or None
         stored = None if missed is None else self._store.explaining.kind_of(missed)
-        scopes, traces = [*kinds_of(scope)], list[Trace]()
+        scopes, traces, page = [*kinds_of(scope)], list[Trace](), Page(limit=FOUND)
+        merged = scope.kind is None and self._store.across.several(query, scopes, page, grain, mode).shown
         explained = stored if stored in [one.kind for one in scopes] else scopes[0].kind
         for one in scopes:
             wanted = missed if one.kind == explained else None
-            asked = ExplainRequest(Page(limit=FOUND), grain, wanted)
+            asked = ExplainRequest(page, grain, wanted, merged[one.kind] if merged else None)
             trace = self._store.explaining.explain(query, one, asked, mode)
             if trace["candidates"] or "memory" in trace:
                 traces.append(trace)
-        return JSONResponse({"traces": traces})
+        ids = {one["memory_id"] for trace in traces for one in trace["candidates"]}
+        ids |= {trace["memory"]["id"] for trace in traces if "memory" in trace}
+        names = {one.memory_id: asdict(one) for one in self._store.explaining.named(sorted(ids))}
+        return JSONResponse({"traces": traces, "memories": names, "words": whole_words(query)})
 
     async def answer(self, request: Request) -> Response:
         """Return the answer that an agent gets to the question, character for character."""
@@ -231,10 +241,17 @@ class Api:
         return JSONResponse(self._store.get_chart(scope_of(request)))
 
     def review(self, request: Request) -> Response:
-        """Return what may be out of date, likely contradictions first."""
-        look = self._store.review_for_people if current_caller().may(Permission.ADMIN) else self._store.review
-        found = look(request.query_params.get("session") or None, MAX_LIMIT)
-        return JSONResponse(found.model_dump(mode="json"))
+        """Return what may be out of date, likely contradictions first; what is held back only to administrators."""
+        found = self._store.review_for_people(request.query_params.get("session") or None, MAX_LIMIT)
+        may_hold = current_caller().may(Permission.ADMIN)
+        return JSONResponse(
+            found.model_dump(mode="json", exclude=set() if may_hold else {"held"}) | {"may_hold": may_hold}
+        )
+
+    def space(self, _request: Request) -> Response:
+        """Return the largest sessions and kinds, what is superseded, and the room in the file."""
+        sizes, room = self._store.get_space(FOUND)
+        return JSONResponse({**sizes, "room": room and self._facts.is_file and room._asdict()})
 
     def backup(self, _request: Request) -> Response:
         """Return a copy of the memory's file."""
@@ -312,7 +329,15 @@ def kinds_of(scope: Scope) -> Iterator[Scope]:
 
 def results_in(query: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return an answer of results, with the terms that the page marks in them."""
-    return {"results": found, "terms": query_terms(query), "confidence": None, "weak": 0, "message": None}
+    marked = [*query_terms(query), *dict.fromkeys(whole_words(query).values())]
+    return {"results": found, "terms": marked, "confidence": None, "weak": 0, "message": None}
+
+
+def whole_words(query: str) -> dict[str, str]:
+    """Map the terms of a query to its words."""
+    words = [word.strip(AROUND_WORDS) for word in reversed(query.split())]
+    known = query_terms(query)
+    return {term: word for word in words for term in query_terms(word) if term in known}
 
 
 def shown(result: Found) -> dict[str, Any]:

@@ -80,13 +80,15 @@ class Edits:
             self._route(f"{one}/older/{{older_id}}", "DELETE", in_thread(store.release)),
             self._route(f"{one}/copies/{{older_id}}", "PUT", in_thread(store.merge)),
             self._route(f"{one}/later", "DELETE", in_thread(store.dismiss)),
-            self._route(f"{one}/hold", "DELETE", in_thread(by_admin(partial(store.end_hold, accepted=True)))),
-            self._route(f"{one}/hold", "PUT", in_thread(by_admin(partial(store.end_hold, accepted=False)))),
+            self._route(f"{one}/hold", "POST", in_thread(by_admin(store.holding.quarantine_one))),
+            self._route(f"{one}/hold", "DELETE", in_thread(by_admin(store.holding.accept_one))),
+            self._route(f"{one}/hold", "PUT", in_thread(by_admin(store.holding.reject_one))),
             self._route(f"{one}/deletion", "PUT", self._delete),
             self._route(f"{one}/deletion", "DELETE", self._undo),
             self._route("/api/deletion", "PUT", self._delete_listed),
             self._route("/api/deletion", "DELETE", self._undo_all),
             self._route("/api/import", "POST", self._import),
+            self._route("/api/space", "PUT", in_thread(by_admin(store.shrink))),
         ]
 
     def _route(self, path: str, method: str, act: Callable[[Request], Awaitable[Any]]) -> Route:

@@ -17,6 +17,7 @@ from vector_memory.storage.records import (
     RecallCounts,
     SessionCounts,
     SessionSummary,
+    Size,
     Span,
 )
 
@@ -224,6 +225,15 @@ class SessionQueries(OverVectors):
             from session_memories m where {{visible:m}} and {condition.sql} group by 1, 2 order by 1, 2
         """
         return self.connection.fetch(Activity, sql, condition.parameters)
+
+    def sizes(self, by: str, scope: Scope, limit: int) -> list[Size]:
+        """Return how many memories of a scope have each value of a column, and how large they are, largest first."""
+        condition = memory_filter(scope)
+        sql = f"""
+            select m.{by} as name, count(*) as memories, sum({{octets:m}}) as bytes
+            from session_memories m where {{visible:m}} and {condition.sql} group by 1 order by 3 desc limit %(limit)s
+        """
+        return self.connection.fetch(Size, sql, condition.parameters | {"limit": limit})
 
     def left_since(self, span: Span, kind: MemoryKind, limit: int, characters: int) -> list[Moment]:
         """Return the newest memories of a kind in a span, oldest first, with the first `characters` of their text."""

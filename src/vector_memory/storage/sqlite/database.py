@@ -264,6 +264,15 @@ class Database:
         return connection
 
 
+def shrink_database(path: Path) -> None:
+    """Rewrite a database without its unused pages, under its write lock."""
+    with translated_errors(), closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
+        wait_for_locks(connection)
+        set_up(connection, "FULL")
+        connection.execute("vacuum")
+        connection.pragma("wal_checkpoint", "truncate")
+
+
 # Connections that only read: a pool of them, and those to a file that does not exist yet.
 
 MAX_IDLE = 8

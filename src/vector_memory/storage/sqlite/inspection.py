@@ -123,7 +123,13 @@ def damage(connection: apsw.Connection) -> list[str]:
 
 def database_bytes(connection: apsw.Connection) -> int:
     """Return the size of the database in bytes."""
-    return int(fetch_value(connection, "select page_count * page_size from pragma_page_count(), pragma_page_size()"))
+    return sizes(connection)[0]
+
+
+def sizes(connection: apsw.Connection) -> tuple[int, int]:
+    """Return the bytes of a database, and those of its unused pages."""
+    page = int(connection.pragma("page_size"))
+    return page * int(connection.pragma("page_count")), page * int(connection.pragma("freelist_count"))
 
 
 def count_memories(connection: apsw.Connection) -> int:

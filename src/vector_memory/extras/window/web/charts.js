@@ -34,10 +34,9 @@ function valuesOf(memories, field) {
 /* Colours of agents and tasks belong to the most frequent ones, and do not change with the filters. */
 const colourOf = (memory, by, ranks) => (by === "kind" ? colourOfKind(memory.memory_type) : `d${Math.min(ranks[by].get(memory[by]), OTHERS)}`);
 
-function Charts({ filters, server, choose }) {
+function Charts({ filters, view, server, choose }) {
   const { data, error } = useAnswer("chart", { ...filters, since: "", until: "" }, server.version);
   const all = useMemo(() => (data?.memories.length ? charted(data) : null), [data]);
-  const [view, setView] = useState({ rows: "agent", colour: "kind", measure: "memories" });
   const [current, setCurrent] = useState(null);
   const { since, until } = filters;
   const chosen = useMemo(() => all?.memories.filter((memory) => !memory.out && isWithin(memory.created, since, until)), [all, since, until]);
@@ -48,7 +47,7 @@ function Charts({ filters, server, choose }) {
   const figures = useMemo(() => all && html`<${Figures} figures=${figuresOf(chosen)} />`, [chosen]);
   const drawsMap = useCallback((width) => mapLayout(width, shown), [chosen, view]);
   if (!all) return html`<${Failure} error=${error} />`;
-  const viewed = (name, label, options) => html`<${Choice} name=${name} label=${label} value=${view[name]} options=${Object.entries(options)} onChoose=${(value) => setView({ ...view, [name]: value })} />`;
+  const viewed = (name, label, options) => html`<${Choice} name=${name} label=${label} value=${view[name]} options=${Object.entries(options)} onChoose=${(value) => choose({ [name]: value })} />`;
   const left = data.total - data.memories.length;
   return html`${figures}
     ${left > 0 && html`<p class="notice">These charts show the newest ${number.format(data.memories.length)} of ${count(data.total, "memory", "memories")}.</p>`}
@@ -227,10 +226,15 @@ const GUTTER = 172;
 const [secondClock, finestClock] = [timesIn({ ...CLOCK, second: "2-digit" }), timesIn({ minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 })];
 const year = timesIn({ year: "numeric" });
 
-const startOf = (since) => (since ? Date.parse(since.includes("T") ? `${since}Z` : since) : null);
-const endOf = (until) => (until ? (until.includes("T") ? Date.parse(`${until}Z`) + 999 : Date.parse(until) + DAY - 1) : null);
+/* Periods up to now, as addresses name them. */
+const PERIODS = { "24h": ["Last 24 hours", DAY], "7d": ["Last 7 days", 7 * DAY], "30d": ["Last 30 days", 30 * DAY] };
 
-/* Whether a time is in a period of dates, or of times of the form that addresses have, in UTC. */
+/* A day, or a time, of the form that addresses have, in the clock of the page. */
+const instant = (text) => Date.parse(`${text.includes("T") ? text : `${text}T00:00`}${report ? "Z" : ""}`);
+const startOf = (since) => (since ? (PERIODS[since] ? Date.now() - PERIODS[since][1] : instant(since)) : null);
+const endOf = (until) => (until ? instant(until) + (until.includes("T") ? 999 : DAY - 1) : null);
+
+/* Whether a time is in a period. */
 const isWithin = (time, since, until) => time >= (startOf(since) ?? -Infinity) && time <= (endOf(until) ?? Infinity);
 
 /* Also a session of seconds fills its axis. */
@@ -307,7 +311,7 @@ function timelineLayout(width, { memories, chosen, radius, view }, domain) {
 
 const GROWTH = { height: 64, top: 16 };
 
-const asFilter = (time) => new Date(time).toISOString().slice(0, 19);
+const asFilter = (time) => new Date(time - (report ? 0 : new Date(time).getTimezoneOffset() * MINUTE)).toISOString().slice(0, 19);
 
 function Growth({ memories, chosen, radius, extent, view, filters, choose }) {
   const [place, width] = useWidth();
@@ -364,7 +368,7 @@ function growthTable(chosen) {
   let [n, size] = [0, 0];
   for (const memory of chosen) hours.set(asFilter(memory.created).slice(0, 13), [++n, (size += memory.content_length)]);
   const rows = [...hours].slice(-MOST_ROWS).map(([hour, sums]) => [`${hour.replace("T", " ")}:59`, ...sums.map((sum) => number.format(sum))]);
-  return { caption: "Total stored by the end of each hour (UTC)", headings: ["Until", "Memories", "Characters"], rows };
+  return { caption: "Total stored by the end of each hour", headings: ["Until", "Memories", "Characters"], rows };
 }
 
 /* --- The map -------------------------------------------------------------------------------------------------------- */
@@ -386,7 +390,21 @@ function mapLayout(width, { memories, chosen, radius }) {
     y: height / 2 - (memory.point[1] - middleY) * unit,
     out: !inside(memory),
   }));
-  return { height, marks, backdrop: [] };
+  return { height, marks, backdrop: labelsOf(marks, width) };
+}
+
+const [LABEL, LETTER, LINE] = [28, 6.4, 26]; // characters of a label, and pixels of a character and a line
+
+/* Names of memories that have room for them, those with titles first. */
+function labelsOf(marks, width) {
+  const taken = [];
+  for (const { memory, x, y, out } of marks.toSorted((a, b) => Boolean(b.memory.title) - Boolean(a.memory.title))) {
+    const name = cut(memory.name, LABEL);
+    const [left, right] = x + LETTER * name.length + 12 < width ? [x + 9, x + 9 + LETTER * name.length] : [x - 9 - LETTER * name.length, x - 9];
+    const hits = (other) => left < other.right + 12 && other.left < right + 12 && Math.abs(y - other.y) < LINE;
+    if (!out && left > 0 && !taken.some(hits)) taken.push({ left, right, y, name, end: left < x });
+  }
+  return taken.map(({ left, right, y, name, end }) => html`<text class="map-label" x=${end ? right : left} y=${y + 4} text-anchor=${end ? "end" : "start"}>${name}</text>`);
 }
 
 function mapTable(chosen) {

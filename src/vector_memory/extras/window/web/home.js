@@ -35,12 +35,7 @@ function Home({ server, change }) {
       <section class="panel" aria-labelledby="latest-title">
         <h2 id="latest-title">Recent</h2>
         <ul class="plain">
-          ${(latest.data?.memories ?? []).map(
-            (memory) => html`<li key=${pageOf(memory)} class="line">
-              <${Glyph} kind=${memory.memory_type} />
-              <div><a href=${pageOf(memory)} dir="auto">${cut(nameOf(memory), 90)}</a><${Facts} memory=${memory} /></div>
-            </li>`,
-          )}
+          ${(latest.data?.memories ?? []).map((memory) => html`<${Line} key=${pageOf(memory)} memory=${memory}><${Facts} memory=${memory} /><//>`)}
         </ul>
         <a href="#/memories">All ${number.format(data.stats.total_memories)} memories</a>
       </section>
@@ -53,13 +48,13 @@ function Home({ server, change }) {
     <section class="panel" aria-labelledby="copies-title">
       <h2 id="copies-title">Copies and space</h2>
       <p class="hint">A backup is the whole memory, ready to be restored. An export is text, which another memory can import.
-        To free space, choose a session or an end date under <a href="#/memories">Memories</a> and
-        delete what it shows.${data.is_file && " The file stays as large as it is: what is stored next uses the space."}</p>
+        <a href="#/space">Space</a> shows what is large, and what may be deleted.</p>
       <div class="tools">
         ${data.is_file && html`<a class="button" href="api/backup" download="memory-backup.db">Back up</a>`}
         <a class="button" href="api/export" download="memories.jsonl">Export everything</a>
         ${!data.read_only && html`<${Import} change=${change} />`}
       </div>
+      <details class="table-view"><summary>Commands that bring something in</summary><${Ingoing} /></details>
     </section>`;
 }
 
@@ -96,6 +91,40 @@ function Health({ data, error, isWaiting, again }) {
     )}</ul>`;
 }
 
+/* --- Space ------------------------------------------------------------------------------------------------------------- */
+
+const KEPT_FREE = 1e6; // fewer bytes are not worth the wait
+
+function Space({ server, change }) {
+  const { data, error } = useAnswer("space", {}, server.version);
+  const review = useAnswer("review", {}, server.version);
+  if (!data) return html`<h1>Space</h1>${error ? html`<${Failure} error=${error} />` : html`<${Fetching} what="Measuring" />`}`;
+  const { kinds, sessions, superseded, room } = data;
+  const all = (some, at) => some.reduce((sum, each) => sum + each[at], 0);
+  const rows = (named, some) => some.map(([name, memories, bytes]) => [named(name), number.format(memories), size(bytes)]);
+  const unread = (review.data?.lines ?? []).filter((line) => !line.later).length;
+  return html`<h1>Space</h1>
+    <p class="summary">${room && `The file has ${size(room.size)}, of which ${room.unused ? size(room.unused) : "nothing"} is unused. `}The texts have ${size(all(kinds, 2))}; the rest is what searches need: vectors and words.</p>
+    <section class="panel" aria-labelledby="old-title"><h2 id="old-title">What may be deleted</h2>
+      <ul class="plain">
+        <li>${superseded.length ? html`<a href=${link("/memories", { state: "superseded" })}>${count(all(superseded, 1), "superseded memory", "superseded memories")}</a>, ${size(all(superseded, 2))} of text: a later one replaced each` : "No memory is superseded."}</li>
+        <li>${unread > 0 ? html`<a href="#/review">${count(unread, "memory", "memories")}</a> that nobody has read in 30 days` : review.data ? "No old memory is unread." : "Fetching what is unread …"}</li>
+        <li>All of a session, an agent or a time: choose it under <a href="#/memories">Memories</a>, then <em>Delete these</em></li>
+      </ul></section>
+    <div class="halves">
+      <section class="panel shares" aria-labelledby="large-title"><h2 id="large-title">Largest sessions</h2>
+        <${Table} caption="Sessions by size" headings=${["Session", "Memories", "Texts"]} rows=${rows((name) => (name ? html`<a href=${link("/memories", { session: name })} dir="auto">${name}</a>` : "without a session"), sessions)} /></section>
+      <section class="panel shares" aria-labelledby="kinds-title"><h2 id="kinds-title">Kinds</h2>
+        <${Table} caption="Kinds by size" headings=${["Kind", "Memories", "Texts"]} rows=${rows((kind) => html`<${Glyph} kind=${kind} /> <a href=${link("/memories", { kind })}>${nameOfKind(kind)}</a>`, kinds)} /></section>
+    </div>
+    ${room && html`<section class="panel" aria-labelledby="file-title"><h2 id="file-title">The file</h2>
+      <p class="hint">What was deleted leaves unused space in the file: what is stored next uses it. Shrinking gives it back to the disk.
+        It needs ${size(room.needed)} for a moment; ${size(room.free)} are free. Agents can read meanwhile, and wait to store.</p>
+      ${!server.read_only && html`<div class="tools">${room.unused < KEPT_FREE ? html`<p>There is nothing to gain: less than ${size(KEPT_FREE)} is unused.</p>`
+        : html`<${Asking} name="Shrink the file …" title=${`Make the file ${size(room.unused)} smaller?`} does="Shrink" act=${() => change("space", "PUT")}><p>No memory changes. Agents can read meanwhile, and wait to store.</p><//>`}</div>`}
+    </section>`}`;
+}
+
 const withCode = (text) => text.split("`").map((part, at) => (at % 2 ? html`<code>${part}</code>` : part));
 
 function figuresOfMemory({ stats, sessions, checkup, health }) {
@@ -111,7 +140,7 @@ function figuresOfMemory({ stats, sessions, checkup, health }) {
     [number.format(stats.total_sessions), `session${stats.total_sessions === 1 ? "" : "s"}${active ? `, ${active} active now` : ""}`],
     [number.format(stats.total_agents), stats.total_agents === 1 ? "agent" : "agents"],
     vectors,
-    [size(stats.database_bytes), "on disk"],
+    [size(stats.database_bytes), html`<a href="#/space">on disk</a>`],
     found(checkup, () => health.current.focus()),
   ];
 }
@@ -214,13 +243,19 @@ function Bars({ bars, colour }) {
   </div>`;
 }
 
+/* Commands that bring something in. */
+const Ingoing = () => html`<dl class="ingoing">${[
+  ["a folder of Markdown files", "vector-memory ingest docs"], ["your past sessions", "vector-memory import-sessions"], ["an export", "vector-memory import memories.jsonl"], ["one text", 'vector-memory store "We deploy on Fridays."'],
+].map(([what, text]) => html`<div><dt>${what}</dt><dd><${Command} text=${text} /></dd></div>`)}</dl>`;
+
 /* --- An empty memory --------------------------------------------------------------------------------------------------- */
 
 const Empty = ({ place }) => html`<h1>Nothing is stored yet</h1>
   <p class="lead">This memory is empty: <bdi>${place}</bdi></p>
   <ol class="steps">
-    <li><strong>Connect your agent.</strong> <code>vector-memory install claude</code>, or codex, cursor, vscode, desktop.</li>
+    <li><strong>Connect your agent.</strong> <${Command} text="vector-memory install claude" />, or codex, cursor, vscode, desktop.</li>
     <li><strong>Work as usual.</strong> What the agent stores appears here within a second; this page need not be reloaded.</li>
-    <li><strong>Or bring something in.</strong> <code>vector-memory ingest docs</code> stores a folder of Markdown files, <code>vector-memory import-sessions</code> your past sessions.</li>
+    <li><strong>Or bring something in.</strong> Each of these in your project's folder:
+      <${Ingoing} /></li>
   </ol>
   <p class="hint">Did you expect memories? Then this may be another project's memory: open the page in that project's folder, or with <code>--database-path</code>.</p>`;

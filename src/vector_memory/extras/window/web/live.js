@@ -8,6 +8,12 @@ function query(params) {
   return new URLSearchParams(named.filter(([, value]) => value !== "" && value !== null && value !== undefined)).toString();
 }
 
+/* Filters as the server takes them: with the times that a period means now. */
+function timed({ since, until, ...others }) {
+  const time = (at, given) => (given && Number.isFinite(at) ? new Date(at).toISOString() : given);
+  return report ? { since, until, ...others } : { ...others, since: time(startOf(since), since), until: time(endOf(until), until) };
+}
+
 /* The answer to a request. `method`: of one that writes, `body`: what it sends. Throws an Error that says what to do. */
 async function ask(path, { method = "GET", body = null, signal } = {}) {
   if (report) return fromReport(path);
@@ -45,7 +51,7 @@ function useAnswer(path, params, version, patience = 0) {
         asked = latest.current;
         const began = performance.now();
         try {
-          const data = await ask(address, { signal: stop.signal });
+          const data = await ask(`${path}?${query(timed(params))}`, { signal: stop.signal });
           setAnswer({ data, error: null, address });
         } catch (error) {
           if (!stop.signal.aborted) setAnswer((last) => ({ ...last, error, address }));

@@ -6,9 +6,10 @@ function MemoryPage({ id, server, change, attempt }) {
   const isLeaving = id in server.deleting;
   useEffect(() => scrollTo({ top: 0, behavior: "instant" }), [id]);
   if (error) return html`<h1>Memory ${id}</h1><p class="notice" role="alert">${error.message}</p><a href=${link(LIST)}>All memories</a>`;
-  if (!data || isOld) return null;
+  if (!data || isOld) return html`<${Fetching} />`;
   const { memory } = data;
   const name = nameOf({ ...memory, text: memory.content, memory_id: id });
+  const isCopy = (one) => data.nearest.some((near) => near.memory_id === one.memory_id && near.is_copy);
   const edits = server.read_only ? null : { change, attempt };
   return html`<article class=${isLeaving ? "leaving" : ""}>
     <p class="kicker"><${Glyph} kind=${memory.memory_type} /> ${nameOfKind(memory.memory_type)} ${id}${memory.pinned ? " · pinned" : ""}${memory.superseded_by?.length ? " · superseded" : ""}</p>
@@ -22,13 +23,13 @@ function MemoryPage({ id, server, change, attempt }) {
             : raw ? html`<div class="text"><pre class="raw" dir="auto">${memory.content}</pre></div>`
             : html`<${Rendered} markup=${data.html} title=${name} />`}
         </div>
-        <${Observations} observations=${data.observations} />
+        <${Around} name=${`${count(data.observations.length, "observation")} on it`} memories=${numbered(data.observations, "report_observation")} />
         <${Chunks} chunks=${data.chunks} />
       </div>
       <aside aria-label="About this memory">
         <${Origin} memory=${memory} edits=${edits} />
-        <${Later} memory=${memory} later=${data.later} more=${data.later_more} nearest=${data.nearest} edits=${edits} />
-        <${Nearest} memory=${memory} nearest=${data.nearest} edits=${edits} />
+        <${Around} name=${`Newer on this topic${data.later_more > 0 ? `, and ${number.format(data.later_more)} more` : ""}`} memories=${numbered(data.later)} memory=${memory} edits=${edits} isCopy=${isCopy} isReplaceable=${(one) => one.id > id} />
+        <${Around} name="Nearest in meaning" memories=${data.nearest} memory=${memory} edits=${edits} isCopy=${isCopy} said=${(one) => `${one.similarity.toFixed(2)} · ${nameOfKind(one.memory_type)} · `} isReplaceable=${(one) => one.similarity >= ALIKE && one.memory_type === memory.memory_type} />
       </aside>
     </div>
   </article>`;
@@ -39,7 +40,7 @@ function FilePage({ path }) {
   const { data, error, isOld } = useAnswer("file", { path }, 0);
   useEffect(() => scrollTo({ top: 0, behavior: "instant" }), [path]);
   if (error) return html`<h1>${path}</h1><${Failure} error=${error} />`;
-  if (!data || isOld) return null;
+  if (!data || isOld) return html`<${Fetching} />`;
   return html`<article>
     <p class="kicker"><${Glyph} kind="memory_file" /> ${nameOfKind("memory_file")}</p>
     <h1 dir="auto">${data.path}</h1>
@@ -49,10 +50,9 @@ function FilePage({ path }) {
 }
 
 function Tools({ memory, raw, setRaw, edits, isLeaving }) {
-  const copy = useRef();
   return html`<div class="tools">
     <button type="button" class="quiet" aria-pressed=${raw} onClick=${() => setRaw(!raw)}>As stored</button>
-    <button type="button" class="quiet" ref=${copy} onClick=${() => copyText(copy.current, memory.content)}>Copy text</button>
+    <${Copying} name="Copy text" text=${memory.content} />
     ${!report && html`<a class="button quiet" href=${link("/search", { view: "why", missed: memory.id })}>Why was it not found?</a>`}
     ${edits && html`<${EditTools} memory=${memory} isLeaving=${isLeaving} ...${edits} />`}
   </div>`;
@@ -79,7 +79,7 @@ function EditTools({ memory, isLeaving, change, attempt }) {
     <//>
     <${Asking} name="Replaces …" title="Which memory does this one replace?" does="Replace" act=${supersede}>
       <p class="hint">Searches leave the older one out from now on. It is kept, and you can release it.</p>
-      <label for="edit-older">Number of the older memory</label><input id="edit-older" name="older" inputmode="numeric" required placeholder="such as 42" />
+      <${Picker} name="older" label="The older memory: its number, or a part of its title or text" />
     <//>
     ${!isLeaving && html`<${Asking} name="Delete …" title="Delete this memory?" does="Delete" cancel="Keep it" risky=${true} act=${() => change(`${path}/deletion`, "PUT")}>
       <p>Agents will no longer find it. You can undo this for ten seconds; then it is gone.</p>
@@ -123,37 +123,18 @@ function Origin({ memory, edits }) {
 
 const isLinked = (memory, id) => [...(memory.supersedes ?? []), ...(memory.superseded_by ?? [])].includes(id);
 
-/* Newer memories that seem to be on the same topic. */
-function Later({ memory, later, more, nearest, edits }) {
-  const isCopy = (one) => nearest.some((near) => near.memory_id === one.id && near.is_copy);
-  if (!later.length) return null;
-  return html`<section class="panel"><h2>Newer on this topic</h2><ul class="plain">
-    ${later.map(
-      (one) => html`<${Line} key=${one.id} memory=${{ ...one, memory_type: null, memory_id: one.id }}><${AgentAndTime} memory=${one} />
-        ${edits && one.id > memory.id && !isLinked(memory, one.id) && html` <${Replace} id=${memory.id} other=${one.id} isCopy=${isCopy(one)} attempt=${edits.attempt} />`}<//>`,
-    )}
-  </ul>${more > 0 && html`<p class="facts">and ${number.format(more)} more</p>`}</section>`;
+/* Memories around this one. `said`: what a line says of one; `isReplaceable`: whether one may be outdated, or outdate it. */
+function Around({ name, memories, said, memory, edits, isReplaceable = () => false, isCopy = () => false }) {
+  if (!memories.length) return null;
+  return html`<section class="panel"><h2>${name}</h2><ul class="plain">${memories.map(
+    (one) => html`<${Line} key=${one.memory_id} memory=${one}>${said?.(one)}<${AgentAndTime} memory=${one} />
+      ${isCopy(one) && html` <span class="badge">near copy</span>`}
+      ${edits && isReplaceable(one) && !isLinked(memory, one.memory_id) && html` <${Replace} id=${memory.id} other=${one.memory_id} isCopy=${isCopy(one)} attempt=${edits.attempt} />`}<//>`,
+  )}</ul></section>`;
 }
 
 const ALIKE = 0.5; // cosine of memories of which one may replace the other
-
-function Nearest({ memory, nearest, edits }) {
-  if (!nearest.length) return null;
-  return html`<section class="panel"><h2>Nearest in meaning</h2><ul class="plain">
-    ${nearest.map(
-      (other) => html`<${Line} key=${other.memory_id} memory=${other}>${other.similarity.toFixed(2)} · ${nameOfKind(other.memory_type)} · <${AgentAndTime} memory=${other} />
-        ${other.is_copy && html` <span class="badge">near copy</span>`}
-        ${edits && other.similarity >= ALIKE && other.memory_type === memory.memory_type && !isLinked(memory, other.memory_id) && html` <${Replace} id=${memory.id} other=${other.memory_id} isCopy=${other.is_copy} attempt=${edits.attempt} />`}<//>`,
-    )}
-  </ul></section>`;
-}
-
-function Observations({ observations }) {
-  if (!observations.length) return null;
-  return html`<section class="panel"><h2>${count(observations.length, "observation")} on it</h2><ul class="plain">
-    ${observations.map((one) => html`<${Line} key=${one.id} memory=${{ ...one, memory_type: "report_observation", memory_id: one.id }}><${AgentAndTime} memory=${one} /><//>`)}
-  </ul></section>`;
-}
+const numbered = (memories, kind) => memories.map((one) => ({ memory_type: kind, ...one, memory_id: one.id }));
 
 /* What a search compares: documents are cut at their headings. */
 function Chunks({ chunks }) {

@@ -78,36 +78,32 @@ function letScroll(text) {
   }
 }
 
-async function copyText(button, text) {
-  let done = true;
+/* Copies a text, and says whether it could. */
+async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
+    return "Copied";
   } catch {
     const area = Object.assign(document.createElement("textarea"), { className: "unseen", value: text });
-    button.after(area);
+    document.querySelector("main").append(area);
     area.select();
-    done = document.execCommand("copy");
+    const done = document.execCommand("copy");
     area.remove();
+    return done ? "Copied" : "Copying was blocked";
   }
-  button.textContent = done ? "Copied" : "Copying was blocked";
-  setTimeout(() => (button.textContent = "Copy text"), 2000);
 }
 
-/* --- Theme --- */
-
-/* Lets a button switch the theme: that of the system, until the other one is chosen. */
-function switchesTheme(button) {
-  const root = document.documentElement;
-  const darkSystem = matchMedia("(prefers-color-scheme: dark)");
-  const isDark = () => (root.dataset.theme ?? (darkSystem.matches ? "dark" : "light")) === "dark";
-  const name = () => (button.textContent = isDark() ? "Light theme" : "Dark theme");
-  darkSystem.addEventListener("change", name);
-  button.addEventListener("click", () => {
-    root.dataset.theme = isDark() ? "light" : "dark";
-    name();
-  });
-  name();
+function Copying({ text, name = "Copy", of, small }) {
+  const [said, say] = useState("");
+  const act = async () => {
+    say(await copy(text));
+    setTimeout(() => say(""), 2000);
+  };
+  return html`<button type="button" class=${small ? "small" : "quiet"} aria-label=${of && !said ? `${name} ${of}` : undefined} onClick=${act}>${said || name}</button>`;
 }
+
+/* A command for a terminal. */
+const Command = ({ text }) => html`<span class="command"><code>${text}</code> <${Copying} text=${text} of=${text} small=${true} /></span>`;
 
 const KINDS = {
   report: "Report",
@@ -205,7 +201,7 @@ const pageOf = ({ memory_id: id, path }) => (id ? link(`/memory/${id}`) : link("
 /* A memory in a list, with facts about it. */
 const Line = ({ memory, children }) => html`<li class="line">
   ${memory.memory_type && html`<${Glyph} kind=${memory.memory_type} />`}
-  <div><${MemoryLink} id=${memory.memory_id} dir="auto">${nameOf(memory)}<//><p class="facts">${children}</p></div>
+  <div><a href=${pageOf(memory)} dir="auto">${nameOf(memory)}</a><div class="facts">${children}</div></div>
 </li>`;
 
 const AgentAndTime = ({ memory }) => html`<bdi>${memory.agent_id}</bdi> · <${At} time=${memory.created_at} />`;
@@ -224,6 +220,8 @@ function Rendered({ markup, title }) {
   return html`<div class="text" dir="auto" ref=${place}></div>`;
 }
 
+const Fetching = ({ what = "Fetching" }) => html`<p class="nothing" role="status">${what} …</p>`;
+
 const Failure = ({ error }) => error && html`<p class="notice" role="alert">${error.message}</p>`;
 
 /* The part of a text around the first match of a pattern. */
@@ -237,11 +235,11 @@ function around(text, pattern) {
 /* Names and numbers at the head of a page. */
 const Figures = ({ figures }) => html`<dl class="figures">${figures.map(([value, name]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
 
-function Table({ caption, headings, rows }) {
+function Table({ caption, headings, rows, meant }) {
   return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}><table>
     <caption>${caption}</caption>
     <thead><tr>${headings.map((heading) => html`<th scope="col">${heading}</th>`)}</tr></thead>
-    <tbody>${rows.map(([first, ...others]) => html`<tr><th scope="row">${first}</th>${others.map((cell) => html`<td>${cell}</td>`)}</tr>`)}</tbody>
+    <tbody>${rows.map(([first, ...others], at) => html`<tr class=${at === meant ? "meant" : ""}><th scope="row">${first}</th>${others.map((cell) => html`<td>${cell}</td>`)}</tr>`)}</tbody>
   </table></div>`;
 }
 
@@ -330,7 +328,26 @@ function Entry({ name, label, value, onChoose, onType = () => {}, type = "text",
   </div>`;
 }
 
+/* Chooses a memory by its number, or by a part of its title or text. The input is that of a form. */
+function Picker({ name, label, value = "", onChoose = () => {} }) {
+  const [typed, setTyped] = useState("");
+  const input = useRef();
+  const isName = typed.trim().length > 1 && !/^\d+$/u.test(typed.trim());
+  const { data } = useAnswer(isName && "memories", { text: typed.trim(), limit: 6 }, 0, TYPING);
+  const choose = (id) => {
+    input.current.value = id;
+    setTyped("");
+    onChoose(String(id));
+  };
+  return html`<div class="field"><label for=${name}>${label}</label>
+    <input id=${name} name=${name} ref=${input} defaultValue=${value} required autocomplete="off" placeholder="such as 42, or words of it" onInput=${(event) => setTyped(event.target.value)} onChange=${(event) => /^\d*$/u.test(event.target.value.trim()) && onChoose(event.target.value.trim())} />
+    ${isName && html`<ul class="plain picks" aria-label="Memories with these words">${(data?.memories ?? []).map(
+      (memory) => html`<li key=${memory.memory_id}><button type="button" class="quiet" onClick=${() => choose(memory.memory_id)}><${Glyph} kind=${memory.memory_type} /> <span dir="auto">${nameOf(memory)}</span> <span class="facts">${nameOfKind(memory.memory_type)} ${memory.memory_id}</span></button></li>`,
+    )}${data?.total === 0 && html`<li class="hint">No memory contains this.</li>`}</ul>`}
+  </div>`;
+}
+
 const kindOptions = (all, files) => [["", all], ...Object.entries(KINDS), ...(files ? [["memory_file", "Memory files"]] : [])];
 
-const size = (bytes) => (bytes < 1e6 ? `${number.format(Math.ceil(bytes / 1e3))} kB` : `${number.format(Math.round(bytes / 1e5) / 10)} MB`);
+const size = (bytes) => (bytes < 1e6 ? `${number.format(Math.ceil(bytes / 1e3))} kB` : bytes < 1e9 ? `${number.format(Math.round(bytes / 1e5) / 10)} MB` : `${number.format(Math.round(bytes / 1e8) / 10)} GB`);
 

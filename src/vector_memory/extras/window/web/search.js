@@ -14,8 +14,8 @@ function Search({ params, server }) {
   asked.view ||= "results";
   const choose = (name) => (value) => rename("/search", { ...asked, [name]: value });
   if (asked.kind === "memory_file") asked.view = "results"; // the others are of the store
-  const { q, grain, kind, mode, agent, session, since, until } = asked;
-  const question = { q, grain, kind, mode, agent, session, since, until, "min-trust": asked["min-trust"] };
+  const { view, missed, form, ...question } = asked;
+  const { q, grain, kind, mode, agent, session } = question;
   return html`<h1 class="unseen">Search</h1>
     <form role="search" aria-label="Search the memory" onSubmit=${(event) => event.preventDefault()}>
       <label for="question">Ask as an agent would</label>
@@ -28,19 +28,18 @@ function Search({ params, server }) {
         <${Choice} name="mode" label="By" value=${mode} options=${MODES} onChoose=${choose("mode")} />
         <${Entry} name="agent" label="Stored by" value=${agent} onChoose=${choose("agent")} placeholder="any agent" />
         <${Entry} name="session" label="In session" value=${session} onChoose=${choose("session")} placeholder="any session" />
-        <${Entry} name="since" label="From (UTC)" type="date" value=${since} onChoose=${choose("since")} />
-        <${Entry} name="until" label="Until (UTC)" type="date" value=${until} onChoose=${choose("until")} />
+        <${Period} ...${question} choose=${(values) => rename("/search", { ...asked, ...values })} />
         <${Choice} name="min-trust" label="Trust" value=${asked["min-trust"]} options=${TRUSTED} onChoose=${choose("min-trust")} />
       </div>
     </form>
     ${q.trim()
       ? html`${kind !== "memory_file" && html`<div class="segments views" role="group" aria-label="View">
-          ${Object.entries(VIEWS).map(([name, said]) => html`<button type="button" aria-pressed=${name === asked.view} onClick=${() => choose("view")(name)}>${said}</button>`)}
+          ${Object.entries(VIEWS).map(([name, said]) => html`<button type="button" aria-pressed=${name === view} onClick=${() => choose("view")(name)}>${said}</button>`)}
         </div>`}
-        ${asked.view === "results" && html`<${Results} question=${question} version=${server.version} />`}
-        ${asked.view === "why" && html`<${Why} question=${question} missed=${asked.missed} choose=${choose("missed")} version=${server.version} />`}
-        ${asked.view === "agent" && html`<${AgentView} question=${question} form=${asked.form} choose=${choose("form")} version=${server.version} />`}`
-      : html`<p class="nothing">${asked.missed ? `Type the question that should have found memory ${asked.missed}.` : "Type a question: results come while you type, in the order in which agents get them."}</p>`}`;
+        ${view === "results" && html`<${Results} question=${question} version=${server.version} />`}
+        ${view === "why" && html`<${Why} question=${question} missed=${missed} choose=${choose("missed")} version=${server.version} />`}
+        ${view === "agent" && html`<${AgentView} question=${question} form=${form} choose=${choose("form")} version=${server.version} />`}`
+      : html`<p class="nothing">${missed ? `Type the question that should have found memory ${missed}.` : "Type a question: results come while you type, in the order in which agents get them."}</p>`}`;
 }
 
 /* A pattern for words that begin like one of these stems, or null. */
@@ -52,7 +51,7 @@ function wordsLike(stems) {
 function Results({ question, version }) {
   const { data, error, isOld } = useAnswer("search", question, version, TYPING);
   if (error) return html`<${Failure} error=${error} />`;
-  if (!data) return html`<p class="nothing" role="status">Searching …</p>`;
+  if (!data) return html`<${Fetching} what="Searching" />`;
   const pattern = wordsLike(data.terms);
   const said = data.confidence && data.confidence !== "strong" ? " Nothing is close to the question." : "";
   return html`<p class="outcome" role="status">${count(data.results.length, "result")}.${said}${data.weak > 0 && ` ${number.format(data.weak)} weak ones are left out.`}</p>
@@ -88,30 +87,47 @@ const ScoreShown = ({ score }) => html`<p class="score" title="Score, 0 to 1: wh
 
 function Why({ question, missed, choose, version }) {
   const { data, error, isOld } = useAnswer("explain", { ...question, missed }, version, TYPING);
-  return html`<${Entry} name="missed" label="Which memory did you expect? Its number, or open it and choose “Why was it not found?”" value=${missed} onChoose=${choose} inputmode="numeric" placeholder="such as 42" />
+  return html`<${Picker} key=${missed} name="missed" label="Which memory did you expect? Type a part of it, or its number" value=${missed} onChoose=${choose} />
     <${Failure} error=${error} />
-    ${!data && !error && html`<p class="nothing" role="status">Measuring …</p>`}
+    ${!data && !error && html`<${Fetching} what="Measuring" />`}
     ${data?.traces.length === 0 && html`<p class="nothing">Nothing was compared.</p>`}
-    <div class=${isOld ? "old" : ""}>${data?.traces.toSorted((one, other) => Boolean(other.memory) - Boolean(one.memory)).map((trace) => html`<${Trace} key=${trace.filters.memory_type} trace=${trace} />`)}</div>`;
+    ${data?.traces.length > 0 && html`<div class=${isOld ? "old" : ""}><${Measured} ...${data} /></div>`}`;
 }
 
-function Trace({ trace }) {
-  const kind = trace.filters.memory_type;
-  return html`<section class="panel" aria-label=${KINDS[kind]}>
-    <h2><${Glyph} kind=${kind} /> ${KINDS[kind]}</h2>
-    ${trace.memory && html`<p class="notice"><${MemoryLink} id=${trace.memory.id}>Memory ${trace.memory.id}<//>: ${trace.memory.why}</p>`}
-    <p class="hint">${number.format(trace.candidates_compared)} compared; score = ${trace.compared}. Has and lacks: words of the question, as stems.</p>
-    <div class="scroll" tabindex="0" role="region" aria-label=${`How ${KINDS[kind]} was measured`}><table>
-      <thead><tr>${["Rank", "Memory", "Score", "Cosine", "Words", "Late", "Has", "Lacks", "Fate"].map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
-      <tbody>${trace.candidates.map(
-        (one) => html`<tr key=${one.id} class=${one.memory_id === trace.memory?.id ? "meant" : ""}>
-          <td>${one.rank}</td><td><${MemoryLink} id=${one.memory_id}>${one.memory_id}<//></td>
-          ${["score", "cosine", "words", "late"].map((name) => html`<td>${figure(one[name])}</td>`)}
-          <td>${one.has.join(" ")}</td><td>${one.lacks.join(" ")}</td><td>${one.fate}</td>
-        </tr>`,
-      )}</tbody>
-    </table></div>
-  </section>`;
+/* The name of what was compared: its title, and its number, which other pages and commands ask for. */
+const NameAndNumber = ({ memory, id }) => html`<${Glyph} kind=${memory?.memory_type} /> <${MemoryLink} id=${id} dir="auto">${memory ? nameOf(memory) : `Memory ${id}`}<//> <span class="facts">${nameOfKind(memory?.memory_type ?? "")} ${id}</span>`;
+
+/* All that was compared in one table, best first, and one sentence on the memory that was expected. */
+function Measured({ traces, memories, words }) {
+  const whole = (stems) => stems.map((stem) => words[stem] ?? stem).join(" ");
+  const explained = traces.find((trace) => trace.memory)?.memory;
+  const rows = traces.flatMap((trace) => trace.candidates);
+  if (explained?.best && !rows.some((one) => one.memory_id === explained.id)) rows.push(explained.best);
+  rows.sort((one, other) => other.score - one.score || (other.memory_id === explained?.id) - (one.memory_id === explained?.id));
+  const table = rows.map((one) => [html`<${NameAndNumber} memory=${memories[one.memory_id]} id=${one.memory_id} />`, ...[one.score, one.cosine, one.words].map(figure), whole(one.has), whole(one.lacks), PLACED[one.fate] ?? one.fate]);
+  const headings = ["Memory", "Score", "Meaning", "Words", "Has", "Lacks", "Where it is"];
+  return html`${explained && html`<p class="notice"><${NameAndNumber} memory=${memories[explained.id]} id=${explained.id} /><br />${whySentence(explained, traces, rows, whole)}</p>`}
+    <section class="panel" aria-labelledby="compared-title"><h2 id="compared-title">What was compared</h2>
+    <p class="hint">The best ${number.format(rows.length)} of ${number.format(comparedIn(traces))}. Has and lacks: words of the question, in its text or title, in any form.</p>
+    <div class="compared"><${Table} caption="Best first" headings=${headings} rows=${table} meant=${rows.findIndex((one) => one.memory_id === explained?.id)} /></div>
+    <details class="table-view"><summary>How scores are made</summary><ul class="plain">${traces.map(
+      (trace) => html`<li key=${trace.filters.memory_type}>${nameOfKind(trace.filters.memory_type)}: score = ${trace.compared}.</li>`,
+    )}</ul><p class="hint">Meaning is the cosine of two vectors; words, the share of the question's words, rare ones count more; late, a comparison token by token of the best.</p></details></section>`;
+}
+
+const comparedIn = (traces) => traces.reduce((sum, trace) => sum + trace.candidates_compared, 0);
+const PLACED = { "on this page": "shown", "on a later page": "below those shown" };
+
+function whySentence({ best, found, why }, traces, rows, whole) {
+  if (!best) return why;
+  const others = traces.filter((trace) => !trace.memory);
+  const ahead = others.flatMap((trace) => trace.candidates).filter((one) => one.score > best.score).length;
+  const isExact = others.every(({ candidates, candidates_compared: all }) => candidates.length === all || candidates.at(-1).score <= best.score);
+  const last = rows.findLast((one) => one.fate === "on this page");
+  const shares = !best.has.length ? "it shares no word with the question" : !best.lacks.length ? "it has all words of the question" : `it has “${whole(best.has)}”, and lacks “${whole(best.lacks)}”`;
+  const meaning = best.cosine !== null && `; meaning ${figure(best.cosine)}${last && !found ? `, the last shown has ${figure(last.cosine)}` : ""}`;
+  const fate = found ? " It is shown." : PLACED[best.fate] ? "" : ` It is not shown: ${best.fate}.`;
+  return `Rank ${number.format(best.rank + ahead)}${isExact ? "" : " or later"} of ${number.format(comparedIn(traces))}: ${shares}${meaning || ""}.${fate}`;
 }
 
 /* --- The answer of the tool ------------------------------------------------------------------------------------------ */
@@ -121,13 +137,13 @@ function AgentView({ question, form, choose, version }) {
   const forms = [["", "Full answers"], ["lean", "Lean answers, as with --profile core"]];
   return html`<${Choice} name="form" label="Form" value=${form} options=${forms} onChoose=${choose} />
     <${Failure} error=${error} />
-    ${!data && isOld && !error && html`<p class="nothing" role="status">Asking …</p>`}
+    ${!data && isOld && !error && html`<${Fetching} what="Asking" />`}
     ${data === null && !error && !isOld && html`<p class="nothing">Agents have no tool that searches this kind.</p>`}
     ${data && html`<div class=${isOld ? "old" : ""}>
       <p class="outcome" role="status">${count(data.tokens, "token")}, ${count(data.text.length, "character")}</p>
       <pre class="call raw">${data.tool}(${JSON.stringify(data.arguments)})</pre>
       <pre class="call raw" tabindex="0" role="region" aria-label="The answer">${laidOut(data.text)}</pre>
-      <button type="button" class="quiet" onClick=${(event) => copyText(event.currentTarget, data.text)}>Copy text</button>
+      <${Copying} name="Copy text" text=${data.text} />
       <p class="hint">Line breaks were added for reading; the agent gets the same characters without them.</p>
     </div>`}`;
 }
