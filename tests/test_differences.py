@@ -2,7 +2,7 @@
 
 import pytest
 
-from vector_memory.reading.review import MOST, differing
+from vector_memory.reading.review import MOST, changed, differing
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,20 @@ def test_of_many_differences_the_ones_with_most_words_in_common_are_named() -> N
     older = "\n".join(f"The {name} is {number}." for number, name in enumerate(names, 10))
     newer = "\n".join(f"The {name} is {number}." for number, name in enumerate(names, 20))
     assert differing(older, newer) == [f"{number} → {number + 10}" for number in range(10, 10 + MOST)]
+
+
+def test_of_two_texts_the_sentences_that_changed_are_in_pieces() -> None:
+    older = "Intro. The server listens on port 8080. It is fast."
+    newer = "# News\n\nSince May the server listens on port 9090. It is fast."
+    assert changed(older, newer) == [
+        ("The ", "Since May the "),
+        ("server listens on port ", "server listens on port "),
+        ("8080. ", "9090. "),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"), [("It is fast.", "It is fast."), ("Tea is hot.", "Logs are long."), ("", "x")]
+)
+def test_texts_without_a_sentence_that_changed_have_no_pieces(older: str, newer: str) -> None:
+    assert changed(older, newer) == []

@@ -2,12 +2,13 @@
 
 import json
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import anyio
@@ -34,6 +35,12 @@ from vector_memory.writing.holding import Holding
 from waiting import PATIENCE, eventually
 
 WRITES = {"x-vector-memory": "page"}
+
+
+class Disk(NamedTuple):
+    """What is asked of a disk."""
+
+    free: int
 
 
 @pytest.fixture
@@ -449,6 +456,50 @@ def test_what_an_agent_deleted_is_listed_for_people_and_brought_back(page: Ui, m
     assert held["held_until"] > held["held_at"]
     page.change(f"memories/{number}/hold", "DELETE")
     assert memories.get_memory_by_id(number).memory is not None
+
+
+def test_a_memory_that_is_wrong_is_taken_out_of_use(page: Ui, memories: SessionMemoryStore) -> None:
+    assert page.change("memories/3/hold", "POST").status_code == 200
+    assert [one["id"] for one in page.get("review")["held"]] == [3]
+    assert 3 not in ids(page.get("memories"))
+    with pytest.raises(NotFoundError):
+        memories.get_memory_by_id(3)
+    assert page.change("memories/999/hold", "POST").status_code == 404
+
+
+def test_a_trace_names_memories_and_whole_words(page: Ui) -> None:
+    answer = page.get("explain?q=Who is sleeping, writers?")
+    assert (answer["memories"]["1"]["title"], answer["memories"]["3"]["beginning"]) == (
+        "Waiting",
+        "The writer is slow.",
+    )
+    assert sorted(answer["words"].values()) == ["sleeping", "writers"]
+    assert set(answer["words"]) >= {term for one in answer["traces"] for term in one["query_words"]}
+
+
+def test_space_has_sizes_by_session_and_kind_and_what_is_superseded(page: Ui, memories: SessionMemoryStore) -> None:
+    memories.supersede(4, 3)
+    space = page.get("space")
+    assert [one[:2] for one in space["sessions"]] == [["one", 3], [None, 1], ["two", 1]]
+    assert space["kinds"][0][0] == "report"
+    assert sum(size for _, _, size in space["kinds"]) == sum(size for _, _, size in space["sessions"])
+    assert space["superseded"] == [["working_memory", 1, len("The writer is slow.")]]
+
+
+def test_a_file_is_not_shrunk_without_the_room_that_it_needs(
+    page: Ui, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
+) -> None:
+    if pytestconfig.option.engine != "sqlite":
+        assert page.get("space")["room"] is None
+        assert page.change("space").status_code == 503
+        return
+    room = page.get("space")["room"]
+    assert room["needed"] == 2 * (room["size"] - room["unused"])
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(free=room["needed"] - 1))
+    refused = page.change("space")
+    assert (refused.status_code, "free some space" in refused.json()["message"]) == (400, True)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(free=room["needed"]))
+    assert page.change("space").json()["message"].endswith("MB smaller.")
 
 
 def test_an_exported_session_is_imported_and_gets_its_vectors(page: Ui, memories: SessionMemoryStore) -> None:

@@ -144,7 +144,7 @@ def visit(shown: Shown, address: str) -> None:
         "search": ".results, table",
         "/memory/": "article .text",
         "/review": ".conflict, .nothing",
-        "/space": ".shares",
+        "/space": ".sizes",
     }
     shown.wait_for_selector(next((there for part, there in ready.items() if part in address), ".entry, .figures"))
 
@@ -272,7 +272,7 @@ def test_the_palette_goes_to_memories_sessions_agents_and_commands(shown: Shown)
     for typed, keys, ready in (
         ("never sleeps", ["ArrowDown"], "article h1 >> text=Rule"),
         ("3", [], "article h1 >> text=The writer is slow."),
-        ("bob", ["ArrowUp"], ".outcome >> text=3 memories match"),
+        ("bob", ["ArrowDown"], ".outcome >> text=3 memories match"),
         ("timeline", [], "#timeline .mark"),
         ("what may be deleted", [], "h1 >> text=Space"),
     ):
@@ -340,7 +340,7 @@ def test_space_names_what_is_large_and_what_may_be_deleted_and_shrinks_the_file(
         for number in range(12)
     ]
     visit(shown, "#/space")
-    assert shown.locator(".shares tbody th").first.inner_text() == "large"
+    assert shown.locator(".sizes tbody th").first.inner_text() == "large"
     playwright.expect(shown.locator("main")).to_contain_text("1 superseded memory")
     playwright.expect(shown.locator("main")).to_contain_text("less than 1 MB is unused")
     for receipt in long:

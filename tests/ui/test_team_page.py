@@ -156,8 +156,8 @@ def test_a_token_that_is_limited_to_sessions_opens_no_page(enter: Entering, team
 @pytest.mark.parametrize(
     ("scope", "refused"),
     [
-        ("read", {"memories/1/pin", "memories/1/deletion", "deletion?session=s", "backup", "checkup"}),
-        ("write", {"deletion?session=s", "backup", "checkup"}),
+        ("read", {"memories/1/pin", "memories/1/deletion", "deletion?session=s", "backup", "checkup", "space"}),
+        ("write", {"deletion?session=s", "backup", "checkup", "space"}),
         ("admin", set()),
     ],
 )
@@ -166,7 +166,7 @@ def test_the_page_does_what_the_scope_of_the_token_permits(
 ) -> None:
     stored(team, team.token("ada"))
     browser = enter(team, team.token("bob", "red", scope))
-    changes = ("memories/1/pin", "memories/1/deletion", "deletion?session=s")
+    changes = ("memories/1/pin", "memories/1/deletion", "deletion?session=s", "space")
     answers = {path: browser.change(path) for path in changes}
     answers |= {path: browser.ask(path) for path in ("backup", "checkup", "home", "export")}
     assert {path for path, answer in answers.items() if answer.status_code != 200} == refused
@@ -239,6 +239,8 @@ def test_only_an_administrator_accepts_what_is_held_back(enter: Entering, team: 
     for permission, said in (("write", "needs a token with the scope admin"), ("admin", "is not held back")):
         browser = enter(team, team.token(f"bob-{permission}", permission=permission))
         assert said in browser.change(f"memories/{number}/hold", "DELETE").text
+        held = browser.change(f"memories/{number}/hold", "POST").status_code == 200
+        assert (held, browser.ask("review").json()["may_hold"]) == (permission == "admin", permission == "admin")
 
 
 def test_a_deletion_can_be_undone_and_is_made_at_the_latest_when_the_server_ends(

@@ -251,7 +251,7 @@ class Api:
     def space(self, _request: Request) -> Response:
         """Return the largest sessions and kinds, what is superseded, and the room in the file."""
         sizes, room = self._store.get_space(FOUND)
-        return JSONResponse({**sizes, "room": room and self._facts.is_file and room._asdict()})
+        return JSONResponse({**sizes, "room": room._asdict() if room and self._facts.is_file else None})
 
     def backup(self, _request: Request) -> Response:
         """Return a copy of the memory's file."""

@@ -48,7 +48,7 @@ function useOffers(typed, version, said) {
   const asked = text && !report ? [{ name: `Ask: ${text}`, where: link("/search", { q: text }) }] : [];
   const found = text ? (memories.data?.memories ?? []).map((memory) => ({ name: nameOf(memory), kind: memory.memory_type, where: pageOf(memory) })) : [];
   const leading = (names, filter) => names.map((name) => ({ name, where: link(LIST, { [filter]: name }) }));
-  const groups = [["Go to", [...number, ...commands.filter(({ name }) => about(name)), ...asked]], ["Memories", found], ...(report ? [] : [["Sessions", leading(sessions, "session")]]), ["Agents", leading(agents, "agent")]];
+  const groups = [["Go to", [...number, ...commands.filter(({ name }) => about(name)), ...asked]], ...(report ? [] : [["Sessions", leading(sessions, "session")]]), ["Agents", leading(agents, "agent")], ["Memories", found]];
   return { groups: groups.filter(([, offers]) => offers.length), isOld: Boolean(text) && memories.isOld };
 }
 

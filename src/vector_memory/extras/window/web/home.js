@@ -47,8 +47,7 @@ function Home({ server, change }) {
     </section>
     <section class="panel" aria-labelledby="copies-title">
       <h2 id="copies-title">Copies and space</h2>
-      <p class="hint">A backup is the whole memory, ready to be restored. An export is text, which another memory can import.
-        <a href="#/space">Space</a> shows what is large, and what may be deleted.</p>
+      <p class="hint">A backup is the whole memory, ready to be restored. An export is text, which another memory can import. <a href="#/space">Space</a> shows what is large, and what may be deleted.</p>
       <div class="tools">
         ${data.is_file && html`<a class="button" href="api/backup" download="memory-backup.db">Back up</a>`}
         <a class="button" href="api/export" download="memories.jsonl">Export everything</a>
@@ -112,9 +111,9 @@ function Space({ server, change }) {
         <li>All of a session, an agent or a time: choose it under <a href="#/memories">Memories</a>, then <em>Delete these</em></li>
       </ul></section>
     <div class="halves">
-      <section class="panel shares" aria-labelledby="large-title"><h2 id="large-title">Largest sessions</h2>
+      <section class="panel sizes" aria-labelledby="large-title"><h2 id="large-title">Largest sessions</h2>
         <${Table} caption="Sessions by size" headings=${["Session", "Memories", "Texts"]} rows=${rows((name) => (name ? html`<a href=${link("/memories", { session: name })} dir="auto">${name}</a>` : "without a session"), sessions)} /></section>
-      <section class="panel shares" aria-labelledby="kinds-title"><h2 id="kinds-title">Kinds</h2>
+      <section class="panel sizes" aria-labelledby="kinds-title"><h2 id="kinds-title">Kinds</h2>
         <${Table} caption="Kinds by size" headings=${["Kind", "Memories", "Texts"]} rows=${rows((kind) => html`<${Glyph} kind=${kind} /> <a href=${link("/memories", { kind })}>${nameOfKind(kind)}</a>`, kinds)} /></section>
     </div>
     ${room && html`<section class="panel" aria-labelledby="file-title"><h2 id="file-title">The file</h2>

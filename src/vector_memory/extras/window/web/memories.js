@@ -81,13 +81,10 @@ const filtersIn = (params) => Object.fromEntries(FILTERS.map((name) => [name, pa
 
 /* Chooses a period up to now, or from one day to another. */
 function Period({ since, until, choose }) {
-  const [isOpen, open] = useState(false);
-  const value = PERIODS[since] ? since : since || until || isOpen ? "dates" : "";
+  const value = PERIODS[since] ? since : since || until ? "dates" : "";
+  const usual = asFilter(report ? Date.parse(report.memories[0].created_at) : Date.now() - 7 * DAY).slice(0, 10);
   const options = [["", "Any time"], ...(report ? [] : Object.entries(PERIODS).map(([name, [said]]) => [name, said])), ["dates", "From – until …"]];
-  const pick = (name) => {
-    open(name === "dates");
-    choose({ since: PERIODS[name] ? name : "", until: "" });
-  };
+  const pick = (name) => choose({ since: name === "dates" ? usual : name, until: "" });
   const dated = (text) => (text.includes("T") ? { type: "datetime-local", step: 1, key: "time" } : { type: "date", key: "day" });
   return html`<${Choice} name="period" label=${report ? "Time (UTC)" : "Time"} value=${value} options=${options} onChoose=${pick} />
     ${value === "dates" && html`<${Entry} name="since" label="From" ...${dated(since)} value=${since} onChoose=${(day) => choose({ since: day })} />

@@ -104,7 +104,7 @@ function Origin({ memory, edits }) {
     ${pair("Stored", html`<${At} time=${memory.created_at} />`)}
     ${pair("Superseded by", others(memory.superseded_by))}
     ${pair("Supersedes", others(memory.supersedes))}
-    ${pair("Expires", memory.expires_at && html`<${On} time=${memory.expires_at} />`)}
+    ${pair("Expires", memory.expires_at && html`<${At} time=${memory.expires_at} />`)}
     ${pair("Agent", filter("agent", memory.agent_id))}
     ${pair("Session", filter("session", memory.session_id))}
     ${pair("Iteration", String(memory.session_iter))}

@@ -95,10 +95,7 @@ async function copy(text) {
 
 function Copying({ text, name = "Copy", of, small }) {
   const [said, say] = useState("");
-  const act = async () => {
-    say(await copy(text));
-    setTimeout(() => say(""), 2000);
-  };
+  const act = () => copy(text).then(say).then(() => setTimeout(() => say(""), 2000));
   return html`<button type="button" class=${small ? "small" : "quiet"} aria-label=${of && !said ? `${name} ${of}` : undefined} onClick=${act}>${said || name}</button>`;
 }
 
@@ -150,8 +147,6 @@ function moment(time) {
 }
 
 const At = ({ time }) => html`<time datetime=${time} title=${exact.format(new Date(time))}>${moment(time)}</time>`;
-
-const On = ({ time }) => html`<time datetime=${time} title=${exact.format(new Date(time))}>${day.format(new Date(time))}</time>`;
 
 /* --- Memories -------------------------------------------------------------------------------------------------------- */
 
