@@ -1,6 +1,6 @@
 """The facade: everything the server, the command line and library users can do with one memory file."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from copy import copy
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -40,7 +40,7 @@ from vector_memory.search.probes import Probes
 from vector_memory.settings import DatabaseUrl, Settings, export_folder_of, memory_address
 from vector_memory.storage.base import Storage
 from vector_memory.storage.opening import LimitedStorage, open_storage
-from vector_memory.storage.records import NamedBy
+from vector_memory.storage.records import NamedBy, Told
 from vector_memory.tagged.memories import READ_WITH_TOOL, TaggedMemories, TagListing
 from vector_memory.tagged.vocabulary import Vocabulary
 from vector_memory.upkeep.backfill import Backfill, Progress, Reembedded, Reembedding
@@ -107,7 +107,12 @@ class SessionMemoryStore:
             read_only=read_only,
             cut=self._indexer.cut_without_model,
         )
-        self._access, self._timer = AccessRecorder(storage), SearchTimer(settings.log_slow_query_threshold)
+        self.told_of = list[Callable[[Told], None]]()
+        """Called with each recap and recall that an agent was given, soon after."""
+        self._access, self._timer = (
+            AccessRecorder(storage, self.told_of),
+            SearchTimer(settings.log_slow_query_threshold),
+        )
         self._background = BackgroundVectors(storage, self._indexer)
         files = [address] if isinstance(address, Path) else []
         self._exports = ExportFolders(export_folders or [export_folder_of(address)], [*files, *other_databases])

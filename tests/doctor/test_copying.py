@@ -8,12 +8,16 @@ import apsw
 import pytest
 
 from forked import Forked
+from inside import storage_of
 from memory_files import CHILD, SETTINGS, WRITER, bytes_of, change, contents, doctor, examine, found, process
+from vector_memory.domain import MemoryFields
 from vector_memory.storage.disk.filesystem import log_of
+from vector_memory.storage.queries.portions import Portions
 from vector_memory.storage.sqlite.salvage import Salvaged, salvage
 from vector_memory.store import SessionMemoryStore
 from vector_memory.upkeep.doctor import sqlite_memory
 from vector_memory.upkeep.doctor.report import Level
+from vector_memory.writing.holding import Holding
 
 VALUE_LOST = "update session_memories set tags = '[1]' where id = 1"
 STARTER = """
@@ -52,6 +56,25 @@ def test_a_repair_keeps_the_old_bytes_the_ids_and_the_vectors(path: Path) -> Non
     connection = apsw.Connection(str(path))
     assert connection.execute(chunks).fetchall() == kept
     connection.close()
+
+
+def test_a_repair_keeps_how_a_memory_came_its_evidence_and_what_is_held_back_or_deleted(path: Path) -> None:
+    def kept(store: SessionMemoryStore) -> object:
+        with storage_of(store).read() as reader:
+            held, whole = reader.lifecycle.held(), Portions(reader).whole(ids, bare=True)
+        return held, [(one.memory.came_from, one.evidence) for one in whole], store.count_memories()
+
+    with SessionMemoryStore(path, SETTINGS) as store:
+        facts: MemoryFields = {"sources": ["https://a.example"], "evidence": [{"path": "src/auth.py", "lines": "42"}]}
+        ids = [store.store_memory("report", f"Found {n}.", session_id="s", **facts).memory_id for n in range(3)]
+        store.delete_memory(ids[0], by="claude-code")
+        Holding(storage_of(store)).quarantine([ids[1]], "why")
+        before = kept(store)
+    change(path, "delete from keyword_postings")
+    doctor(path).repair_all(examine(path))
+    assert path.with_name("memory.db.before-repair").exists()
+    with SessionMemoryStore(path, SETTINGS) as store:
+        assert kept(store) == before
 
 
 def test_only_the_memory_whose_page_is_damaged_is_lost_and_is_named(path: Path) -> None:

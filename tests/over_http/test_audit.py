@@ -41,6 +41,7 @@ def test_each_call_is_recorded_by_the_name_of_its_token_without_content(team: Te
     assert [line["call"] for line in lines] == ["store_report", "get_memory_by_id", "search_reports_specific_chunks"]
     assert [line["error"] for line in lines] == [None, None, None]
     assert [line["ids"].get("memory_id") for line in lines] == [[stored["memory_id"]], [stored["memory_id"]], None]
+    assert stored["memory_id"] in lines[2]["ids"]["shown"]
     assert not any(re.search("launch|Plans|Friday", json.dumps(line)) for line in lines)
     assert secret not in b"".join(path.read_bytes() for path in log.files()).decode()
     assert log.verify().broken is None

@@ -22,6 +22,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
     },
     "audit": {
         "audit --token alice": "what a token was used for",
+        "audit --memory 7": "which client read, found or changed memory 7, and when",
         "audit --verify": "check that no line is missing",
     },
     "install": {
@@ -102,7 +103,6 @@ EXAMPLES: dict[str, dict[str, str]] = {
     },
     "undo": {
         "undo": "what agents deleted, and until when it can be brought back",
-        "undo 7 8": "bring these back",
         "undo --agent scout": "bring back all that scout stored or deleted",
         "undo 7 --erase": "erase a secret that an agent stored and deleted",
     },

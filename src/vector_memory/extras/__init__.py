@@ -12,6 +12,7 @@ EXTRAS = {
     "postgres": "postgres.engine",
     "postgres doctor": "postgres.doctor",
     "teams": "teams.serving",
+    "audit": "teams.usage",
     "page": "window.routes",
     "report": "window.session_report",
 }

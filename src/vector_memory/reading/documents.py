@@ -4,7 +4,7 @@ import contextlib
 import logging
 import queue
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -43,8 +43,8 @@ SECONDS_TO_FLUSH = 3.0
 class AccessRecorder:
     """Writes access counts in its own thread, many reads in one transaction."""
 
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+    def __init__(self, storage: Storage, told_of: Sequence[Callable[[Told], None]] = ()) -> None:
+        self._storage, self._told_of = storage, told_of
         self._counts = True
         self._pending: queue.SimpleQueue[list[int] | Told | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="access-recorder", daemon=True)
@@ -80,6 +80,8 @@ class AccessRecorder:
                     for told in batch:
                         if isinstance(told, Told):
                             writer.record_told(told)
+                            for note in self._told_of:
+                                note(told)
                     read = [number for ids in batch if not isinstance(ids, Told) for number in ids]
                     writer.record_access(read, utc_now())
             except Exception as error:  # later counts may succeed

@@ -20,6 +20,7 @@ from fastmcp.skills.provider import SkillCatalogProvider
 from vector_memory import __version__
 from vector_memory.domain import Project
 from vector_memory.errors import ConfigurationError, VectorMemoryError
+from vector_memory.extras import extra
 from vector_memory.server import guide
 from vector_memory.server.conversation import Conversation
 from vector_memory.server.current_store import MEMORY, FileMemory, Namespaces, OwnMemories, SessionMemoryStore
@@ -133,11 +134,13 @@ class OverStdio(NamedTuple):
 
     `is_busy`: whether the client waits for an answer, so that background work should not begin. `memory`: the file for
     which it takes what hooks of commands report. `open_own`: opens what other clients remember, once the store is open.
+    `middleware`: records calls.
     """
 
     is_busy: Callable[[], bool] = bool
     memory: Path | None = None
     open_own: Callable[[], AbstractContextManager[OwnMemories]] | None = None
+    middleware: Sequence[Middleware] = ()
 
 
 BARE = OverStdio()
@@ -185,7 +188,7 @@ def create_server(
         lifespan=lifespan,
         auth=over_http and over_http.auth,
         request_state_security=over_http and over_http.questions,
-        middleware=[UnknownTools(), *(over_http.middleware if over_http else ()), HookTools()],
+        middleware=[UnknownTools(), *(over_http or over_stdio).middleware, HookTools()],
         tools=offered(
             offer.chosen(),
             read_only=offer.read_only,
@@ -266,6 +269,11 @@ class OneClient:
 
         return EmbeddingModel(lambda: load_embedder(self.settings))
 
+    @cached_property
+    def recording(self) -> list[Any]:
+        """What records calls, if the settings say so."""
+        return [extra("audit").recording_of(self.address)] if self.settings.audit else []
+
     def open_store(self) -> SessionMemoryStore:
         """Open the store."""
         from vector_memory.store import SessionMemoryStore
@@ -279,6 +287,7 @@ class OneClient:
             read_only=self.offer.read_only,
         )
         store.work_in(checkout_folder())
+        store.told_of += [one.note_told for one in self.recording]
         if self.settings.embed_in_background:
             store.defer_vectors()
         self.store = self._kept(store)
@@ -294,8 +303,9 @@ class OneClient:
     def over_stdio(self, is_busy: Callable[[], bool]) -> OverStdio:
         """Return what a server adds that may store sessions in a file of this user."""
         if Toolset.SESSION not in self.offer.chosen() or self.offer.read_only or not isinstance(self.address, Path):
-            return OverStdio(is_busy)
-        return OverStdio(is_busy, self.address, self.open_own if self.settings.own_memories else None)
+            return OverStdio(is_busy, middleware=self.recording)
+        own = self.open_own if self.settings.own_memories else None
+        return OverStdio(is_busy, self.address, own, self.recording)
 
     def open_own(self) -> OwnMemories:
         """Open what other clients remember, in the store that is open."""

@@ -276,16 +276,14 @@ class Settings(BaseModel):
         f"came, client, token, agent, kind, source or likely instructions, such as `{HELD_EXAMPLE}`, or `all`.",
     )
     undo_hours: int = Field(
-        default=24,
-        ge=0,
-        le=8_760,
-        description="How long `vector-memory undo` can bring back what agents delete; then it is erased. 0: at once.",
+        default=24, ge=0, le=8_760, description="Hours to undo what agents delete; 0: it is erased."
     )
     trust: Annotated[str, AfterValidator(valid_trust)] = Field(
         default="",
         description="How far new memories are trusted: rules as for `pending`, each with =low, =normal or =high, such "
         f"as `{TRUST_EXAMPLE}`. The first that fits counts; `{BY_DEFAULT}` follow yours.",
     )
+    audit: bool = Field(default=False, description="Record who reads, finds or changes what, for `audit --memory ID`.")
     auto_backfill_threshold: int = Field(
         default=1000,
         ge=0,

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 from vector_memory.domain import Evidence
 from vector_memory.storage.queries.deletions import DeletionQueries
 from vector_memory.storage.queries.evidence import EvidenceQueries
+from vector_memory.storage.queries.filters import UNDELETED
 from vector_memory.storage.queries.insert import DuplicateQueries, MemoryInserts
 from vector_memory.storage.queries.lifecycle import LaterQueries, LifecycleQueries
 from vector_memory.storage.queries.memories import ChunkQueries, MemoryChanges, MemoryQueries, TagChanges, TagQueries
@@ -66,7 +67,8 @@ class Reader(DuplicateQueries, ABC):
         """
         if self.connection.sessions is None:
             return Cursor(self.last_ids().memory, gaps=self.gaps)
-        newest = self.connection.fetch_value("select coalesce(max(m.id), 0) from session_memories m where {visible:m}")
+        sql = f"select coalesce(max(m.id), 0) from session_memories m where {{visible:m}} and {UNDELETED}"
+        newest = self.connection.fetch_value(sql)
         return Cursor(newest, may_fall=True, gaps=self.gaps)
 
     @abstractmethod

@@ -209,8 +209,7 @@ class TaggedMemories:
         """Delete a note with everything derived from it. Its tags stay canonical, with the same frequencies."""
         number = self._existing(memory_id)
         self._deletion.delete(number, by=by)
-        done = f"Deleted memory {number}. Tag frequencies did not change."
-        return DeleteResult(memory_id=number, message=done + self._deletion.way_back(number, by))
+        return DeleteResult(memory_id=number, message=f"Deleted memory {number}. Tag frequencies did not change.")
 
     def stats(self) -> answers.TaggedStatsResult:
         """Return the number of notes, by category and of the last 7 days, and how much of the limit they use."""

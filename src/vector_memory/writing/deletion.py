@@ -43,15 +43,7 @@ class Deletion:
             writer.memories.get(number)  # another process may have been faster
             self._delete_in(writer, number, by)
         self._storage.purge_deleted()
-        done = f"Deleted {memory.memory_type} {number} with all its chunks."
-        return DeleteResult(memory_id=number, message=done + self.way_back(number, by))
-
-    def way_back(self, memory_id: int, by: str | None) -> str:
-        """Say how a person can undo what an agent has deleted, or erase it at once."""
-        if by is None or not self._undo_hours:
-            return ""
-        hours = counted(self._undo_hours, "hour")
-        return f" For {hours}, a person can undo this, or erase it at once: `vector-memory undo [--erase] {memory_id}`."
+        return DeleteResult(memory_id=number, message=f"Deleted {memory.memory_type} {number} with all its chunks.")
 
     def clean_up(self, days_old: int, *, dry_run: bool, by: str | None = None) -> CleanupResult:
         """Delete memories created more than `days_old` days ago, unless they are pinned; a dry run only counts them.

@@ -12,7 +12,7 @@ from vector_memory.domain import STORED, Scope, derived_from
 from vector_memory.domain.validation import parse_id
 from vector_memory.errors import NotFoundError, ValidationError, no_memory
 from vector_memory.storage.base import Reader, Storage
-from vector_memory.storage.queries.lifecycle import DELETED
+from vector_memory.storage.queries.filters import DELETED
 from vector_memory.storage.queries.portions import Portions
 from vector_memory.storage.records import Hold, Memory
 from vector_memory.writing.deletion import Deletion
@@ -48,13 +48,8 @@ class Holding:
 
         `agent`: only what it has stored or deleted.
         """
-        return [
-            one
-            for one in self.held()
-            if one.held.held == DELETED
-            and session in (None, one.memory.session_id)
-            and agent in (None, one.memory.agent_id, one.held.held_for)
-        ]
+        found = [one for one in self.held() if one.held.held == DELETED and session in (None, one.memory.session_id)]
+        return [one for one in found if agent in (None, one.memory.agent_id, one.held.held_for)]
 
     def accept(self, memory_ids: Collection[int]) -> list[int]:
         """Release held memories, and return them. Raises NotFoundError.
@@ -63,20 +58,18 @@ class Holding:
         """
         with self._storage.write() as writer:
             held = require_held(writer, memory_ids)
-            memories = [one.memory for one in Portions(writer).whole(list(held), bare=True)]
-            released = [
-                one.id
-                for one in memories
-                if held[one.id].held != DELETED or writer.memories.find_copy(key_of(one)) is None
-            ]
-            writer.bring_back(released)
+            deleted = [number for number, one in held.items() if one.held == DELETED]
+            memories = [one.memory for one in Portions(writer).whole(deleted, bare=True)]
+            again = {one.id for one in memories if writer.memories.find_copy(key_of(one)) is not None}
+            writer.bring_back(released := [number for number in held if number not in again])
         return released
 
-    def reject(self, memory_ids: Sequence[int]) -> None:
-        """Delete held memories for good. Raises NotFoundError."""
+    def reject(self, memory_ids: Sequence[int]) -> list[int]:
+        """Delete held memories for good, and return them. Raises NotFoundError."""
         with self._storage.read() as reader:
             require_held(reader, memory_ids)
         Deletion(self._storage).delete_all(memory_ids)
+        return list(memory_ids)
 
     def accept_one(self, memory_id: str | int) -> Result:
         """Release a held memory. Raises NotFoundError; ValidationError if its text was stored again."""

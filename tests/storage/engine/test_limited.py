@@ -37,10 +37,10 @@ REFUSED = """
     tags.canonical tags.vectors_of vectors.can_take_over vectors.embedded_passages vectors.mean_vectors
     vectors.next_leased vectors.next_without_vectors vectors.passages vectors.passages_of
 
-    add_chunks add_evidence add_links add_model add_passages add_deletions add_vectors count_tag defer_missing_vectors
-    discard_vectors end_leases expire hold insert_row keep note_deletion link next_ids note_progress raise_last_ids
-    refresh release_leases remove_links renew_leases replace_vectors set_tag_vectors set_tags set_deletions settle
-    take_over unlink
+    add_chunks add_evidence add_links add_model add_passages add_deletions add_vectors bring_back count_tag
+    defer_missing_vectors discard_vectors end_leases expire forget_deletion hold insert_row keep note_deletion link
+    next_ids note_progress raise_last_ids refresh release_leases remove_links renew_leases replace_vectors
+    set_tag_vectors set_tags set_deletions settle take_over unlink
 
     change.release_lease change.take_lease change.without_states keywords.add keywords.clear keywords.fill
     keywords.index_again keywords.memories_in keywords.remove keywords.units_of portions.add_blocks
@@ -61,7 +61,8 @@ OWN: dict[str, dict[str, Any]] = {
     "memories.count_by": {"by": "kind"},
     "add_passages": {"vectors": unit_vector("x")[None]},
     "candidates.oldest_of_newest": {"passages": 0},
-    "note_deletion": {"memory": Deleted("report", "seen", "{}", "x", "2026", 0)},
+    "note_deletion": {"memory": Deleted("report", "seen", "{}", "x", "2026", 0, None)},
+    "forget_deletion": {"memory": Deleted("report", "seen", "{}", "x", "2026", 0, None)},
 }
 """What parameters of a common name get in some methods."""
 
@@ -90,7 +91,7 @@ def fill(storage: Storage) -> dict[str, list[int]]:
     with storage.write() as writer:  # across the two
         writer.supersede(last, [first + 2])
         writer.add_links([Link(first, last, 1.0)])
-        writer.note_deletion(Deleted("report", "hidden", "{}", "hidden", "2026", 0))
+        writer.note_deletion(Deleted("report", "hidden", "{}", "hidden", "2026", 0, None))
         writer.count_tag("hidden", None, "2027")
         found["chunk_ids"] = [chunk.id for number in found["memory_ids"] for chunk in writer.chunks.of(number)]
     remark = {**about, "metadata": {"parent_report_id": first}}
@@ -123,7 +124,7 @@ def arguments(reader: Reader, limited: Reader, ids: dict[str, list[int]]) -> dic
         "model": reader.vectors.models()[0], "evidence": [Evidence(path="x")],
         "expires_at": "2030", "at": "2030", "last_ids": LastIds(1, 1), "last": LastIds(1, 1), "of": "memory",
         "key": {"content_hash": "x", "agent_id": "a", "session_id": "s", "session_iter": 1, "task_code": ""},
-        "hold": "pending", "why": "x", "is_last": True, "pinned": True,
+        "hold": "pending", "why": "x", "until": "2030", "is_last": True, "pinned": True,
         "passages": [Passage(None, 0, 1)], "after": (0, 0), "links": [Link(1, 2, 1.0)],
     }  # fmt: skip
 

@@ -123,21 +123,19 @@ def undo(
     from vector_memory.reading.review import held_lines
     from vector_memory.writing.holding import Holding
 
-    selects = session is not None or agent is not None
-    with here.opened(read_only=not (memory_ids or selects)) as storage:
+    selects = bool(memory_ids or session or agent)
+    with here.opened(read_only=not selects) as storage:
         holding = Holding(storage)
-        found = holding.deleted(session, agent)
-        numbers = [parse_id("memory_id", one) for one in memory_ids] or [one.memory.id for one in found]
-        if not (memory_ids or selects):
-            lines = held_lines(found)
-            said = "\n".join(map(_deleted, lines)) or "No agent deleted anything that can be brought back."
-            here.tell({"success": True, "deleted": [one.model_dump() for one in lines]}, said)
-            return
-        if missing := set(numbers).difference(one.memory.id for one in found):
+        found = {one.memory.id: one for one in holding.deleted(session, agent)}
+        numbers = [parse_id("memory_id", one) for one in memory_ids] or list(found)
+        if missing := set(numbers) - found.keys():
             raise NotFoundError(f"Memory {min(missing)} cannot be brought back: `vector-memory undo` lists what can.")
-        if erase:
-            holding.reject(numbers)
-        done = numbers if erase else holding.accept(numbers)
+        done = (holding.reject if erase else holding.accept)(numbers) if selects else []
+    if not selects:
+        lines = held_lines(found.values())
+        said = "\n".join(map(_deleted, lines)) or "No agent deleted anything that can be brought back."
+        here.tell({"success": True, "deleted": [one.model_dump() for one in lines]}, said)
+        return
     message = f"{'Erased' if erase else 'Brought back'} {_memories(len(done))}."
     if len(done) < len(numbers):
         message += f" The texts of {_memories(len(numbers) - len(done))} were stored again."

@@ -24,7 +24,9 @@ from vector_memory.extras import extra
 from vector_memory.extras.teams.audit import AuditLog, Checked
 from vector_memory.extras.teams.namespaces import move
 from vector_memory.extras.teams.registry import Quota, Registry, Token, Tokens
-from vector_memory.settings import DEFAULT_DIM, MANY_NAMESPACES, DatabaseServer, DatabaseUrl, Settings
+from vector_memory.extras.teams.usage import audit_folder
+from vector_memory.server.resources import memory_uri
+from vector_memory.settings import DEFAULT_DIM, MANY_NAMESPACES, DatabaseLocation, DatabaseServer, DatabaseUrl, Settings
 
 AuditKey = Annotated[
     Path | None, Parameter(help="File with the server's key; also VECTOR_MEMORY_AUDIT_KEY.", show_default=False)
@@ -168,15 +170,23 @@ def audit(
     *,
     token: Annotated[str | None, Parameter(help="Only the calls of this token.")] = None,
     namespace: Annotated[str | None, Parameter(help="Only the calls in this namespace.")] = None,
+    memory: Annotated[int | None, Parameter(help="Only calls that named, changed or returned this memory.")] = None,
     verify: Annotated[bool, flags.Switch(help="Only check that no line was changed or removed.")] = False,
     audit_key: AuditKey = None,
     teams: FolderFlags = FolderFlags(),
+    place: flags.LocationFlags = DatabaseLocation(),
 ) -> None:
-    """Print who called what, when and on which ids, and check that no line was changed or removed."""
-    log = AuditLog(teams.folder(), None if audit_key is None else flags.given_path(audit_key))
+    """Print who called what, when and on which ids, and check that no line was changed or removed.
+
+    Without --data-dir: the log of a memory whose servers run with --audit.
+    """
+    folder = teams.folder() if teams.data_dir else audit_folder(flags.existing(place))
+    log = AuditLog(folder, None if audit_key is None else flags.given_path(audit_key))
     if not verify:
         for line in log.lines():
-            if token in (None, line["token"]) and namespace in (None, line["namespace"]):
+            found = {str(one) for name, ids in line["ids"].items() if name != "chunk_id" for one in ids}
+            is_about = memory is None or not found.isdisjoint({str(memory), memory_uri(memory)})
+            if is_about and token in (None, line["token"]) and namespace in (None, line["namespace"]):
                 sys.stdout.write(f"{as_text(line) if teams.as_json else in_words(line)}\n")
     checked = log.verify()
     if broken := checked.broken:

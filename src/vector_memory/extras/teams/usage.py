@@ -1,4 +1,4 @@
-"""Counts the calls of each namespace against its quota, records them, and reports readiness and figures for Prometheus.
+"""Records calls, counts them against the quota of their namespace, and reports readiness and figures for Prometheus.
 
 Readiness and figures need a token with the scope admin that is not limited to sessions: they name all namespaces.
 """
@@ -10,13 +10,15 @@ import resource
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import prometheus_client
 from anyio import CancelScope, CapacityLimiter
 from anyio.to_thread import run_sync
+from fastmcp import Context
 from fastmcp.exceptions import FastMCPError
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools import ToolResult
@@ -34,15 +36,19 @@ from starlette.responses import PlainTextResponse, Response
 from vector_memory.answers.models import Result
 from vector_memory.clients.events import HOOKS
 from vector_memory.domain.callers import Permission
-from vector_memory.errors import DatabaseError, VectorMemoryError
+from vector_memory.errors import ConfigurationError, DatabaseError, VectorMemoryError
 from vector_memory.extras.teams.audit import AuditLog
 from vector_memory.extras.teams.namespaces import Namespaces
 from vector_memory.extras.teams.registry import Paces
-from vector_memory.server.current_store import current_caller
+from vector_memory.server.conversation import client_of, conversation_of
+from vector_memory.server.current_store import OWNER, current_caller
 from vector_memory.server.http.serving import SHARED
 from vector_memory.server.tools import functions_of
 from vector_memory.server.tools.failures import failed_result, protocol_errors
-from vector_memory.settings import Toolset
+from vector_memory.server.tools.memory_tool import ids_in
+from vector_memory.settings import MemoryAddress, Toolset
+from vector_memory.settings.locations import real_path
+from vector_memory.storage.records import Told
 
 READINESS = "/readyz"
 METRICS = "/metrics"
@@ -177,26 +183,23 @@ OPENING_THREADS = 4
 COMPLETE = "completion/complete"
 
 
-class Accounting(Middleware):
-    """Refuses calls beyond the quota, and writes a line into the audit log for each call, refused or not."""
+class Recording(Middleware):
+    """Writes a line into the audit log for each call."""
 
-    def __init__(self, namespaces: Namespaces, paces: Paces, audit: AuditLog, metrics: Metrics) -> None:
-        self._namespaces = namespaces
-        self._paces = paces
-        self._audit = audit
-        self._metrics = metrics
-        self._threads, self._opening = CapacityLimiter(THREADS), CapacityLimiter(OPENING_THREADS)
+    def __init__(self, audit: AuditLog, metrics: Metrics | None = None) -> None:
+        self._audit, self._metrics = audit, metrics
+        self._threads = CapacityLimiter(THREADS)
 
     async def on_call_tool(
         self, context: MiddlewareContext[CallToolRequestParams], call_next: CallNext[CallToolRequestParams, ToolResult]
     ) -> ToolResult:
-        """Check the quota, call the tool, and record both."""
+        """Call the tool, and record which memories its answer has."""
         name, arguments, began = context.message.name, context.message.arguments or {}, time.perf_counter()
         if name not in NAMES:  # a stranger's words do not belong in a log
             return await call_next(context)
         body: Mapping[str, Any] = {"error": CANCELLED}
         try:
-            with self._metrics.running():
+            with self._metrics.running() if self._metrics else nullcontext():
                 async with self._admitted(stores=name.startswith(("store_", "hook_"))):
                     answer = await call_next(context)
             body = answer.structured_content or {}
@@ -204,25 +207,26 @@ class Accounting(Middleware):
             answer = failed_result(Result, error)
             body = {"error": error.code}
         finally:
-            self._metrics.count_call(name, time.perf_counter() - began, error=body.get("error"))
-            await self._record(name, audited_ids(arguments, body), body.get("error"))
+            if self._metrics:
+                self._metrics.count_call(name, time.perf_counter() - began, error=body.get("error"))
+            await self._record(name, audited_ids(arguments, body), body.get("error"), context.fastmcp_context)
         return answer
 
     async def on_read_resource(
         self, context: MiddlewareContext[ReadResourceRequestParams], call_next: CallNext[Any, Any]
     ) -> Any:
-        """Check the quota, and record who read which resource."""
-        uri = str(context.message.uri)[:LONGEST_NAME]
+        """Record who read which resource."""
+        uri = str(context.message.uri).partition("?")[0][:LONGEST_NAME]
         return await self._recorded("resources/read", {"uri": [uri]}, context, call_next)
 
     async def on_get_prompt(
         self, context: MiddlewareContext[GetPromptRequestParams], call_next: CallNext[Any, Any]
     ) -> Any:
-        """Check the quota, and record who asked for a prompt about which session."""
+        """Record who asked for a prompt about which session."""
         return await self._recorded("prompts/get", audited_ids(context.message.arguments or {}, {}), context, call_next)
 
     async def on_request(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
-        """Check the quota, and record completions; other requests have methods of their own."""
+        """Record completions; other requests have methods of their own."""
         if context.method != COMPLETE:
             return await call_next(context)
         try:
@@ -239,17 +243,14 @@ class Accounting(Middleware):
     ) -> Any:
         async with AsyncExitStack() as recorded:
             with protocol_errors(call):
-                await recorded.enter_async_context(self.recorded(call, ids))
+                await recorded.enter_async_context(self.recorded(call, ids, context=context.fastmcp_context))
             return await call_next(context)
 
     @asynccontextmanager
     async def recorded(
-        self, call: str, ids: Mapping[str, list[int | str]], *, stores: bool = False
+        self, call: str, ids: Mapping[str, list[int | str]], *, stores: bool = False, context: Context | None = None
     ) -> AsyncIterator[None]:
-        """Check the quota, keep the caller's namespace open during the block, and record how it ended.
-
-        Raises QuotaExceededError, and NotFoundError if the namespace is gone.
-        """
+        """Record how the block ended. Raises what `_admitted` raises."""
         failure: str | None = CANCELLED
         try:
             async with self._admitted(stores=stores):
@@ -259,7 +260,42 @@ class Accounting(Middleware):
             failure = type(error).__name__
             raise
         finally:
-            await self._record(call, ids, failure)
+            await self._record(call, ids, failure, context)
+
+    @asynccontextmanager
+    async def _admitted(self, *, stores: bool) -> AsyncIterator[None]:  # noqa: ARG002 - a server for teams needs it
+        """Let the call run during the block."""
+        yield
+
+    def note_told(self, told: Told) -> None:
+        """Record a recap or recall, which its agent has not asked for."""
+        call, ids = "recap" if told.is_recap else "recall", {"client": [told.client], "session": [told.session_id]}
+        try:
+            self._audit.record(OWNER, call, ids={**ids, "shown": told.memory_ids})
+        except VectorMemoryError as failure:
+            logger.error("%s", failure)  # noqa: TRY400 - the traceback adds nothing
+
+    async def _record(
+        self, call: str, ids: Mapping[str, list[int | str]], error: str | None, context: Context | None
+    ) -> None:
+        try:
+            record = partial(
+                self._audit.record, current_caller(), call, ids={**who_called(context), **ids}, error=error
+            )
+            with CancelScope(shield=True):
+                await run_sync(record, limiter=self._threads)
+        except VectorMemoryError as failure:  # a full disk must not keep agents from reading
+            logger.error("%s", failure)  # noqa: TRY400 - the traceback adds nothing
+
+
+class Accounting(Recording):
+    """Refuses calls beyond the quota, and records each call, refused or not."""
+
+    def __init__(self, namespaces: Namespaces, paces: Paces, audit: AuditLog, metrics: Metrics) -> None:
+        super().__init__(audit, metrics)
+        self._namespaces = namespaces
+        self._paces = paces
+        self._opening = CapacityLimiter(OPENING_THREADS)
 
     @asynccontextmanager
     async def _admitted(self, *, stores: bool) -> AsyncIterator[None]:
@@ -284,22 +320,42 @@ class Accounting(Middleware):
         if stores:
             self._namespaces.admit_store(name, quota)
 
-    async def _record(self, call: str, ids: Mapping[str, list[int | str]], error: str | None) -> None:
-        try:
-            record = partial(self._audit.record, current_caller(), call, ids=ids, error=error)
-            with CancelScope(shield=True):
-                await run_sync(record, limiter=self._threads)
-        except VectorMemoryError as failure:  # a full disk must not keep agents from reading
-            logger.error("%s", failure)  # noqa: TRY400 - the traceback adds nothing
+
+def who_called(context: Context | None) -> dict[str, list[str]]:
+    """Return the client of a call without a token, and the client's session if it is known."""
+    if context is None or current_caller() is not OWNER:
+        return {}
+    known = conversation_of(context) if "conversation" in context.lifespan_context else None
+    session = known and (known.session_id or known.stored_in)
+    return {"client": [client_of(context)], "session": [session] if session else []}
 
 
 def audited_ids(arguments: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, list[int | str]]:
-    """Return the ids and the session that a call names, and the id of what it stored; no other value."""
+    """Return the ids and the session that a call names, the id of what it stored, and those of its answer (`shown`)."""
     found: dict[str, list[int | str]] = {}
     for name in IDS:
         given = (ID.fullmatch(str(named.get(name))) for named in (arguments, body))
         found[name] = sorted({int(number[1]) for number in given if number})
+    for name in ("supersedes", "older_ids"):
+        others = arguments.get(name)
+        found[name] = sorted({one for one in others if isinstance(one, int)}) if isinstance(others, list) else []
+    found["shown"] = sorted(set(ids_in(body)).difference(found["memory_id"]))
     session = arguments.get("session_id")
     if isinstance(session, str) and len(session) <= LONGEST_NAME:
         found["session_id"] = [session]
     return found
+
+
+def audit_folder(address: MemoryAddress) -> Path:
+    """Return where the audit log of a server's only memory is. Raises ConfigurationError for a database."""
+    if not isinstance(address, Path):
+        raise ConfigurationError("A memory in a database has an audit log on a server for teams only: --data-dir.")
+    path = real_path(address)
+    return path.with_name(f"{path.name}-audit")
+
+
+def recording_of(address: MemoryAddress) -> Recording:
+    """Return what records the calls of a server of one memory. Raises ConfigurationError."""
+    audit = AuditLog(audit_folder(address))
+    audit.prepare()
+    return Recording(audit)

@@ -309,18 +309,21 @@ def application(
 ) -> asgi_guard.App:
     """Return the application. Raises ConfigurationError."""
     if http.data_dir is None:
-        open_memory = partial(open_only, address, settings, export_folders, read_only=offer.read_only)
-        return http_app(create_server(open_memory, offer, over_http=OverHttp()), http, asgi_guard.MAX_BODY)
+        recording = [extra("audit").recording_of(address)] if settings.audit else []
+        open_memory = partial(open_only, address, settings, export_folders, recording, read_only=offer.read_only)
+        over_http = OverHttp(middleware=recording)
+        return http_app(create_server(open_memory, offer, over_http=over_http), http, asgi_guard.MAX_BODY)
     app: asgi_guard.App = extra("teams").team_application(address, settings, http.data_dir, offer, http)
     return app
 
 
 def open_only(
-    address: MemoryAddress, settings: Settings, export_folders: Sequence[Path], *, read_only: bool
+    address: MemoryAddress, settings: Settings, export_folders: Sequence[Path], audits: list[Any], *, read_only: bool
 ) -> AbstractContextManager[SessionMemoryStore]:
-    """Open the only memory of a server without tokens."""
+    """Open the only memory of a server without tokens. `audits`: what records calls."""
     model = EmbeddingModel(lambda: load_embedder(settings), queries_first=True)
     store = SessionMemoryStore(address, settings, export_folders=export_folders, model=model, read_only=read_only)
+    store.told_of += [one.note_told for one in audits]
     if settings.embed_in_background:
         store.defer_vectors()
     return store

@@ -225,5 +225,6 @@ def ids_in(value: Any) -> Iterator[int]:
             yield from ids_in(one)
     elif isinstance(value, dict):
         yield from (value[key] for key in ("memory_id", "id") if isinstance(value.get(key), int))
-        for one in value.values():
-            yield from ids_in(one)
+        for name, one in value.items():
+            if name != "metadata":  # the caller's
+                yield from ids_in(one)

@@ -178,7 +178,7 @@ def list_sessions(
 async def delete_memory(
     *, store: params.Store, context: Context, memory_id: params.MemoryId
 ) -> documents.DeleteResult | InputRequiredResult:
-    """Session memory: delete one by id, with its chunks. Only a person may be able to undo it, for a time."""
+    """Session memory: delete one by id, with its chunks. People can undo or erase it: `vector-memory undo`."""
     if asked := await confirm(context, partial(store.describe_memory, memory_id)):
         return asked
     return await in_writers_thread(store.delete_memory, memory_id, by=client_of(context))

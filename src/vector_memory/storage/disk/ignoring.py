@@ -90,7 +90,7 @@ def holds_only(database: Path) -> bool:
 
 def patterns_of(database: str) -> list[str]:
     """Return patterns for a database, and for the files and copies that belong to it."""
-    endings = ("", "-wal", "-shm", "-journal", ".before-*", ".*.lock", ".outbox")
+    endings = ("", "-wal", "-shm", "-journal", ".before-*", ".*.lock", ".outbox", "-audit")
     return [*(f"/{escaped(database)}{ending}" for ending in endings), f"/{DRAFTS}"]
 
 

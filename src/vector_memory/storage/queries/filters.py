@@ -14,6 +14,12 @@ A transaction has one time for all of them.
 HELD = "exists (select 1 from memory_lifecycle l where l.memory_id = m.id and l.held is not null)"
 """Whether a memory `m` is held back."""
 
+DELETED = "deleted"
+"""Why a memory is held that an agent deleted, as long as a person can undo that."""
+
+UNDELETED = f"not exists (select 1 from memory_lifecycle l where l.memory_id = m.id and l.held = '{DELETED}')"
+"""Whether no agent deleted a memory `m`."""
+
 SUPERSEDED = "l.superseded_at is not null and (l.superseded_until is null or l.superseded_until > {utc})"
 """Whether it is superseded now, whenever that began: clocks differ."""
 

@@ -15,8 +15,8 @@ from vector_memory.storage.connection import Queries, Query, value_of
 from vector_memory.storage.damaged import as_json
 from vector_memory.storage.queries.deletions import Deleted, DeletionChanges
 from vector_memory.storage.queries.evidence import EvidenceChanges
-from vector_memory.storage.queries.filters import CURRENT, HELD, UNEXPIRED
-from vector_memory.storage.queries.lifecycle import DELETED, PENDING, LaterChanges, LifecycleChanges
+from vector_memory.storage.queries.filters import CURRENT, DELETED, HELD, UNDELETED, UNEXPIRED
+from vector_memory.storage.queries.lifecycle import PENDING, LaterChanges, LifecycleChanges
 from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.queries.pending import PendingChanges
 from vector_memory.storage.records import Derived, Embedded, History, Memory
@@ -39,8 +39,7 @@ DUPLICATES = f"""
 from session_memories m
 where {{visible:m}} and m.content_hash = %(content_hash)s and m.memory_type = %(kind)s and m.agent_id = %(agent_id)s
     and m.session_id is not distinct from %(session_id)s and m.session_iter = %(session_iter)s
-    and m.task_code is not distinct from %(task_code)s and {{same_place}}
-    and not exists (select 1 from memory_lifecycle l where l.memory_id = m.id and l.held = '{DELETED}')
+    and m.task_code is not distinct from %(task_code)s and {{same_place}} and {UNDELETED}
 """
 
 TURN = """

@@ -20,9 +20,6 @@ from vector_memory.storage.records import Hold, Later, Link, Links
 PENDING = "pending"
 """Why a memory is held that awaits a person's review."""
 
-DELETED = "deleted"
-"""Why a memory is held that an agent deleted, as long as a person can undo that."""
-
 GONE = "0001"
 """When a memory that is held back has expired, for what it supersedes."""
 

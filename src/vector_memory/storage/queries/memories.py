@@ -16,6 +16,7 @@ from vector_memory.storage.connection import Counted, Queries, Query, Steps, rea
 from vector_memory.storage.damaged import object_in, texts_in, texts_in_each
 from vector_memory.storage.queries.filters import (
     CURRENT,
+    DELETED,
     EXPIRED,
     HIDDEN,
     PINNED,
@@ -24,7 +25,7 @@ from vector_memory.storage.queries.filters import (
     UNPINNED,
     memory_filter,
 )
-from vector_memory.storage.queries.lifecycle import DELETED, MOST_COUNTED, PENDING, Supersession
+from vector_memory.storage.queries.lifecycle import MOST_COUNTED, PENDING, Supersession
 from vector_memory.storage.queries.passages import OverVectors, PassageChanges
 from vector_memory.storage.records import (
     CanonicalTag,
