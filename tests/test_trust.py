@@ -142,9 +142,9 @@ def test_what_a_person_trusts_more_is_set_for_all_processes_when_it_is_stored(
 ) -> None:
     path = tmp_path / "memory.db"
     rules = settings.model_copy(update={"trust": "agent:scout-*=low"})
-    with SessionMemoryStore(path, rules, embedder=ToyEngine()) as store:
+    with SessionMemoryStore(path, rules, embedder=ToyEngine(settings.embedding_dim)) as store:
         store.store_memory("report", CSV, session_id="s", agent_id="scout-7")
-    with SessionMemoryStore(path, settings, embedder=ToyEngine()) as store:
+    with SessionMemoryStore(path, settings, embedder=ToyEngine(settings.embedding_dim)) as store:
         assert store.search_chunks(QUERY, reports(None)).results[0].trust == "low"
 
 
@@ -167,11 +167,11 @@ def test_an_import_keeps_trust_and_sources_that_are_memories_by_their_ids_there(
     store.store_memory("report", "The page says so.", session_id="s", sources=[PAGE])
     store.store_memory("report", "So it is.", session_id="s", sources=["memory:1", "a.py"])
     store.store_memory("report", "It was typed.", session_id="s", came_from=CameFrom(by=Way.COMMAND))
-    with SessionMemoryStore(tmp_path / "other.db", settings, embedder=ToyEngine()) as other:
+    with SessionMemoryStore(tmp_path / "other.db", settings, embedder=ToyEngine(settings.embedding_dim)) as other:
         other.store_memory("report", "Another one.", session_id="t")
         other.import_memories(exported(store))
         assert origins_in(other) == [(-1, [PAGE]), (-1, ["a.py", "memory:2"]), (1, [])]
-    with SessionMemoryStore(tmp_path / "third.db", settings, embedder=ToyEngine()) as third:
+    with SessionMemoryStore(tmp_path / "third.db", settings, embedder=ToyEngine(settings.embedding_dim)) as third:
         third.import_memories(exported(store), most=Trust.NORMAL)
         assert [level for level, _ in origins_in(third)] == [-1, -1, 0]
 
@@ -187,7 +187,7 @@ def test_an_import_trusts_what_no_export_has_graded_by_the_rules_and_marks_it(
     bare[0]["came_from"] = {"sources": ["memory:2", PAGE]}
     bare[1] |= {"came_from": {}, "trust": 1}
     stream = io.BytesIO(b"\n".join([header, *(json.dumps(line).encode() for line in bare)]))
-    with SessionMemoryStore(tmp_path / "other.db", settings, embedder=ToyEngine()) as other:
+    with SessionMemoryStore(tmp_path / "other.db", settings, embedder=ToyEngine(settings.embedding_dim)) as other:
         other.import_memories(stream)
         assert origins_in(other) == [(-1, [PAGE]), (1, [])], "an id of another file means nothing"
         memory = other.get_memory_by_id(2).memory

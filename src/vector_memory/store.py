@@ -8,19 +8,9 @@ from typing import IO, TYPE_CHECKING, Any, Self, Unpack, cast
 
 from vector_memory.answers import documents, models, overview
 from vector_memory.answers.budget import ResponseBudget
-from vector_memory.domain import (
-    ANY,
-    MemoryFields,
-    MemoryKind,
-    NewMemory,
-    Page,
-    Scope,
-    SearchMode,
-    SearchOrder,
-    Trust,
-    Window,
-)
+from vector_memory.domain import ANY, MemoryFields, MemoryKind, NewMemory, Page, Scope, SearchMode, SearchOrder, Window
 from vector_memory.domain.evidence import FileLines
+from vector_memory.domain.fields import Trust
 from vector_memory.embedding import Embedder, EmbeddingModel, load_embedder
 from vector_memory.extras import extra
 from vector_memory.reading.changes import Changes

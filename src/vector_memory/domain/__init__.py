@@ -4,11 +4,11 @@ Values are always valid: constructors raise a ValidationError that says what to 
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack, get_args
+from typing import Any, Literal, TypedDict, Unpack, cast, get_args
 
 from vector_memory.domain import validation
 from vector_memory.domain.evidence import Evidence as Evidence
@@ -118,6 +118,14 @@ def derived_from(came_from: Mapping[str, Any]) -> list[int]:
     """Return the ids of the memories among the sources."""
     named = [one.removeprefix(MEMORY) for one in came_from.get("sources", ()) if one.startswith(MEMORY)]
     return [int(one) for one in named if one.isdecimal() and len(one) < len(str(validation.LARGEST))]
+
+
+def with_sources(came_from: Mapping[str, Any], memory_ids: Iterable[int] = ()) -> CameFrom:
+    """Return how a memory came, derived from these memories instead of others."""
+    others = [one for one in came_from.get("sources", ()) if not one.startswith(MEMORY)]
+    sources = [*others, *(f"{MEMORY}{number}" for number in memory_ids)]
+    kept = {name: value for name, value in came_from.items() if name != "sources"}
+    return cast("CameFrom", kept | ({"sources": sources} if sources else {}))
 
 
 class MemoryFields(TypedDict, total=False):

@@ -147,13 +147,9 @@ def current_first(reader: Reader, question: Question, found: Sequence[J], links:
         for number, several in newer.items()
     }
     if first and first[0] in texts and gate.leaves_open(query, texts[first[0]]):
-        others = [
-            one
-            for one in first
-            if one in texts
-            and memories[one].trust >= min(memories[first[0]].trust, 0)
-            and gate.answers_instead(query, texts[first[0]], texts[one])
-        ]
+        least = min(memories[first[0]].trust, 0)
+        trusted = [one for one in first if one in texts and memories[one].trust >= least]
+        others = [one for one in trusted if gate.answers_instead(query, texts[first[0]], texts[one])]
         latest.setdefault(first[0], others)
     return latest_first(found, latest)
 

@@ -5,25 +5,15 @@ An invalid file therefore changes nothing, and an interrupted import can be repe
 """
 
 import base64
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from typing import IO, Any, NamedTuple, TypeVar, cast
+from typing import IO, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from vector_memory.answers.mapping import replaced_by
-from vector_memory.domain import (
-    MEMORY,
-    CameFrom,
-    Fingerprint,
-    MemoryKind,
-    NewMemory,
-    Scope,
-    Trust,
-    derived_from,
-    utc_now,
-)
-from vector_memory.domain.fields import WRITTEN
+from vector_memory.domain import Fingerprint, MemoryKind, NewMemory, Scope, derived_from, utc_now, with_sources
+from vector_memory.domain.fields import WRITTEN, Trust
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import MAX_IDENTIFIER, MAX_TITLE, check_label, digits
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
@@ -260,14 +250,6 @@ def report_id_in(memory_type: str, metadata: dict[str, object]) -> int | None:
             return report_id
         case _:
             return None
-
-
-def with_sources(came_from: Mapping[str, Any], memory_ids: Iterable[int] = ()) -> CameFrom:
-    """Return how a memory came, derived from these memories instead of others."""
-    others = [one for one in came_from.get("sources", ()) if not one.startswith(MEMORY)]
-    sources = [*others, *(f"{MEMORY}{number}" for number in memory_ids)]
-    kept = {name: value for name, value in came_from.items() if name != "sources"}
-    return cast("CameFrom", kept | ({"sources": sources} if sources else {}))
 
 
 def without_excess_chunks(line: export_lines.MemoryLine) -> export_lines.MemoryLine:

@@ -1,20 +1,31 @@
 """The command that examines an installation and a memory, and what it prints."""
 
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
+from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
-from vector_memory.cli.flags import ModelFlags, Switch, creatable
+from vector_memory.cli.commands.transfer import backfilled
+from vector_memory.cli.flags import ModelFlags, Switch, creatable, existing
 from vector_memory.cli.terminal import console, print_json, progress, status
 from vector_memory.clients.reading.own_memories import rivals
 from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel, load_embedder
-from vector_memory.settings import project_folder
+from vector_memory.settings import FileLocations, project_folder
+from vector_memory.storage.opening import open_storage
 from vector_memory.upkeep.doctor import Doctor
 from vector_memory.upkeep.doctor.report import Finding, Level, Report
+from vector_memory.upkeep.doctor.secrets import Secrets
+from vector_memory.writing.indexer import Indexer
+from vector_memory.writing.outbox import outbox_of_memory
+
+HiddenFileFlags = Annotated[FileLocations, Parameter(name="*", show=False)]
 
 WIDEST = 100
 STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}
@@ -25,12 +36,18 @@ def doctor(
     *,
     deep: Annotated[bool, Switch(help="Derive chunks, words and vectors again, and compare them.")] = False,
     fix: Annotated[bool, Switch(help="Check as --deep does, repair permissions, and rebuild derived data.")] = False,
+    secrets: Annotated[bool, Switch(help="Only look for stored secrets; with --fix, remove them in place.")] = False,
+    files: HiddenFileFlags = FileLocations(),
     here: ModelFlags = ModelFlags(),
 ) -> int:
     """Check the installation and the memory. Exit code 0: healthy, 1: not healthy.
 
     Changes nothing without --fix. To repair a damaged file, --fix copies it: stop all servers first.
+
+    With --secrets, servers can keep running. Backups, exports and logs elsewhere keep what they have.
     """
+    if secrets:
+        return _secrets(files.folder(), here, fix=fix)
     address = here.log(creatable(here.place))
     examiner = Doctor(address, here.settings, EmbeddingModel(lambda: load_embedder(here.settings)))
     repaired: list[str] = []
@@ -47,6 +64,39 @@ def doctor(
     else:
         print_report(report, repaired)
     return 0 if report.healthy else 1
+
+
+def _secrets(folder: Path, here: ModelFlags, *, fix: bool) -> int:
+    """Find what has secrets, remove them with `fix`, and say what was found, without a word of it."""
+    address = here.log(existing(here.place))
+    with closing(open_storage(address, dimensions=here.settings.embedding_dim, read_only=not fix)) as storage:
+        secrets = Secrets(storage, outbox_of_memory(address), folder)
+        with progress("Memories") as update:
+            found = secrets.find(update)
+        if fix and found:
+            indexer = Indexer(EmbeddingModel(lambda: load_embedder(here.settings)), here.settings)
+            with progress("Removing") as update:
+                secrets.remove(found, indexer, update)
+    if fix and found:
+        with here.store(address) as store, progress("Vectors") as update:
+            backfilled(store, update)
+    numbers, files = (
+        [one for one in found if isinstance(one, int)],
+        [str(one) for one in found if isinstance(one, Path)],
+    )
+    kinds = sum(found.values(), Counter[str]())
+    what = f"{counted(len(numbers), 'memory', 'memories')} and {counted(len(files), 'file')}"
+    message = (
+        f"{'Removed' if fix else 'Found'} secrets in {what}: {', '.join(f'{kinds[one]:,} {one}' for one in kinds)}."
+    )
+    message = message if found else "Found no secrets."
+    advice = "" if fix or not found else "\nTo remove them: vector-memory doctor --secrets --fix"
+    named = "".join(
+        f"\n{one}" for one in (f"Memories: {', '.join(map(str, numbers))}" if numbers else "", *files) if one
+    )
+    body = {"success": True, "fixed": fix, "kinds": kinds, "memory_ids": numbers, "files": files, "message": message}
+    here.tell(body, message + named + advice)
+    return 0 if fix or not found else 1
 
 
 def print_report(report: Report, repaired: Sequence[str]) -> None:

@@ -56,6 +56,11 @@ insert into session_memories (id, embedding_model_id, {", ".join(STORED_AS)}{{co
 values (%(id)s, %(model_id)s, {", ".join(STORED_AS.values())}{{copied_values}})
 """
 
+REWRITE_ROW = f"""
+update session_memories set (embedding_model_id, {", ".join(STORED_AS)}{{copied_columns}})
+= (null, {", ".join((STORED_AS | {"turn": "%(turn)s"}).values())}{{copied_values}}) where id = %(id)s
+"""
+
 AS_SENT = attrgetter(*SENT)
 
 # Of a memory that does not have all its vectors.
@@ -63,7 +68,7 @@ UNINDEXED = """
 select (select count(*) from memory_passages p where p.memory_id = m.id and {read}) as passages,
     not exists (
         select 1 from memory_chunks where parent_id = m.id and is_contextually_enriched <> %(enriched)s
-    ) as is_enriched_alike, m.title is not distinct from %(title)s as is_titled_alike,
+    ) as is_enriched_alike, m.title is not distinct from %(title)s and m.content_hash = %(text)s as is_unchanged,
     (select coalesce({json_array:id}, '[]') from (
         select id from memory_chunks where parent_id = m.id order by chunk_index
     ) parts) as chunk_ids
@@ -74,12 +79,12 @@ from session_memories m where m.id = %(id)s and {lacking}
 class Unindexed(NamedTuple):
     """How many passages have vectors, whether the chunks are enriched alike, and the ids of these, as JSON.
 
-    `is_titled_alike`: the title was not amended in the meantime.
+    `is_unchanged`: neither the title was amended in the meantime, nor were secrets removed from the text.
     """
 
     passages: int
     is_enriched_alike: bool
-    is_titled_alike: bool
+    is_unchanged: bool
     chunk_ids: str
 
 
@@ -154,7 +159,7 @@ class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterCha
         the memory is gone. Raises EmbeddingUnavailableError like `add_memory`.
         """
         embedded = derived.embedded
-        known = {"id": memory.id, "enriched": derived.enriched, "title": memory.title}
+        known = {"id": memory.id, "enriched": derived.enriched, "title": memory.title, "text": memory.content_hash}
         sql = UNINDEXED.replace("{read}", self.vectors.passages_read).replace(
             "{lacking}", self.vectors.lacking.condition
         )
@@ -162,7 +167,7 @@ class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterCha
         if embedded is None or found is None:
             self.settle(memory.id)
             return False
-        if found.passages != after or not found.is_titled_alike or not (found.is_enriched_alike or after == 0):
+        if found.passages != after or not found.is_unchanged or not (found.is_enriched_alike or after == 0):
             return False
         if not found.is_enriched_alike:
             sql = "update memory_chunks set is_contextually_enriched = %(enriched)s where parent_id = %(id)s"
@@ -183,11 +188,12 @@ class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterCha
     def replace_vectors(self, memory: Memory, embedded: Embedded) -> None:
         """Replace the vectors of a memory that has all of them, unless it is gone or was amended."""
         sql = f"""
-            select m.title is not distinct from %(title)s as is_titled_alike,
+            select m.title is not distinct from %(title)s and m.content_hash = %(text)s as is_unchanged,
                 not ({self.vectors.lacking.condition}) as complete
             from session_memories m where m.id = %(id)s
         """
-        found: dict[str, Any] | None = self.connection.fetch_one(dict, sql, {"id": memory.id, "title": memory.title})
+        known = {"id": memory.id, "title": memory.title, "text": memory.content_hash}
+        found: dict[str, Any] | None = self.connection.fetch_one(dict, sql, known)
         if not found or not all(found.values()):
             return
         model_id = self.adopt_fingerprint(embedded.fingerprint)
@@ -281,11 +287,16 @@ class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterCha
 
     def insert_row(self, memory: Memory, model_id: int | None, *, is_dated: bool = False) -> None:
         """Insert the row of a memory. `is_dated`: with the turn of the latest one written before it."""
-        values = {field.name: getattr(memory, field.name) for field in fields(memory)}
-        sizes = {"content_length": len(memory.content), "content_bytes": len(memory.content.encode())}
-        stored: dict[str, Any] = {name: as_json(values[name]) for name in ("metadata", "came_from")}
-        stored |= {"model_id": model_id, "is_dated": is_dated}
-        self.connection.later(INSERT_ROW, values | copied_from(memory.metadata) | sizes | stored)
+        self.connection.later(INSERT_ROW, row_of(memory) | {"model_id": model_id, "is_dated": is_dated})
+
+    def rewrite(self, memory: Memory, derived: Derived) -> None:
+        """Replace what is stored of a memory, texts too, and all that is derived from it. It then lacks vectors."""
+        self.keywords.remove(memory.id)
+        self.connection.later("delete from memory_passages where memory_id = %(id)s", {"id": memory.id})
+        self.connection.later("delete from memory_chunks where parent_id = %(id)s", {"id": memory.id})
+        self.connection.later(REWRITE_ROW, row_of(memory))
+        chunk_ids = self._insert_chunks(memory, derived)
+        self.keywords.add(memory.id, memory.memory_type, chunk_ids or [memory.id], derived.words)
 
     def _insert_chunks(self, memory: Memory, derived: Derived) -> list[int]:
         """Insert the rows of a document's chunks, and return their ids in order."""
@@ -339,6 +350,14 @@ def copied_from(metadata: dict[str, Any]) -> dict[str, str | None]:
         "category": text_of(metadata.get("category")),
         "project": text_of(metadata.get("project")),
     }
+
+
+def row_of(memory: Memory) -> dict[str, Any]:
+    """Return the values of a memory's row."""
+    values = {field.name: getattr(memory, field.name) for field in fields(memory)}
+    sizes = {"content_length": len(memory.content), "content_bytes": len(memory.content.encode())}
+    stored = {name: as_json(values[name]) for name in ("metadata", "came_from")}
+    return values | copied_from(memory.metadata) | sizes | stored
 
 
 def text_of(value: object) -> str | None:

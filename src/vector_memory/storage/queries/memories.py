@@ -558,6 +558,10 @@ class TagQueries(OverVectors):
 class TagChanges(PassageChanges):
     """Changes the vocabulary."""
 
+    def forget_tags(self, tags: Sequence[str]) -> None:
+        """Delete canonical tags. Memories keep theirs."""
+        self.connection.later("delete from canonical_tags where tag {among_texts:tags}", {"tags": list(tags)})
+
     def count_tag(self, tag: str, vector: "NDArray[np.float32] | None", now: str) -> None:
         """Count one more memory with a tag, and make the tag canonical if it is new."""
         sql = """

@@ -19,7 +19,7 @@ from vector_memory.storage.damaged import DamagedError, as_json
 from vector_memory.storage.queries.insert import Numbered
 from vector_memory.storage.queries.passages import FIRST_MODEL, MODELS, Model, Passage, model_from_row
 from vector_memory.storage.queries.pending import PendingQueries
-from vector_memory.storage.records import LastIds, Memory
+from vector_memory.storage.records import Derived, LastIds, Memory
 from vector_memory.storage.sqlite import migrations, rows
 from vector_memory.storage.sqlite.connecting import count_delete
 from vector_memory.storage.sqlite.schema import ABOUT_REPORT, SIGNATURE_BITS, ModelTables, tables_of
@@ -183,6 +183,12 @@ class SqliteVectors(PendingQueries):
         return SqliteCandidates(self.connection, self.model, self.lacking)
 
 
+UNUSED_NAMES = """
+delete from index_keys where not exists (select 1 from session_memories where session_id = name)
+    and not exists (select 1 from session_memories where memory_type = name)
+"""
+
+
 class SqliteReader(Reader):
     """A reader over a connection in a transaction."""
 
@@ -211,6 +217,11 @@ class SqliteWriter(SqliteReader, Writer):
     def amend(self, memory: Memory, words: "Words | None", now: str) -> bool:
         count_delete(self.connection.raw)
         return super().amend(memory, words, now)
+
+    def rewrite(self, memory: Memory, derived: Derived) -> None:
+        count_delete(self.connection.raw)
+        super().rewrite(memory, derived)
+        self.connection.raw.execute(UNUSED_NAMES)
 
     def make_room(self, model: Model) -> None:
         if model.id != FIRST_MODEL:
