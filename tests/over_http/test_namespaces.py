@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 from engines import execute
 from over_http.calling import answer_in, post
 from over_http.conftest import SETTINGS, Team, serving
+from vector_memory.domain import Scope, Trust
 from vector_memory.domain.callers import Caller, Permission
 from vector_memory.errors import ClosedMemoryError, NotFoundError, QuotaExceededError
 from vector_memory.extras.teams import namespaces
@@ -23,9 +25,11 @@ from vector_memory.extras.teams.namespaces import Namespaces
 from vector_memory.extras.teams.registry import MINUTE, Paces, Quota, Registry
 from vector_memory.server.app import work_in_background
 from vector_memory.settings import HttpOptions, ServerOptions
+from vector_memory.storage.opening import open_storage
 from vector_memory.storage.sqlite.connecting import wait_for_locks
 from vector_memory.storage.sqlite.team_tables import create
 from vector_memory.store import SessionMemoryStore
+from vector_memory.writing.holding import Holding
 from vector_memory.writing.outbox import outbox_of_memory
 from waiting import at_once, eventually
 
@@ -362,3 +366,19 @@ def test_a_server_that_only_reads_stores_nothing_for_hooks_either(tmp_path: Path
         assert answer_in(post(url, secret))["total_sessions"] == 0
         assert post(url, secret, tool="store_report", arguments={"content": "x"}).json()["result"]["isError"]
     assert not list((tmp_path / "namespaces" / "red").glob("*.db"))
+
+
+def test_a_prompt_that_a_hook_sends_over_http_has_the_token_it_came_with_and_is_taken_out_by_it(tmp_path: Path) -> None:
+    Registry(tmp_path).create("red")
+    secret = Registry(tmp_path).tokens.create("ada", "red", Permission.WRITE)
+    with serving(HttpOptions(http=True, data_dir=tmp_path), tmp_path, ServerOptions()) as url:
+        arguments = {"session_id": "s", "prompt": "Why does it fail?"}
+        assert post(url, secret, tool="hook_prompt", arguments=arguments).status_code == 200
+        eventually(lambda: answer_in(post(url, secret))["total_sessions"])
+    (path,) = (tmp_path / "namespaces" / "red").glob("*.db")
+    with closing(open_storage(path, dimensions=SETTINGS.embedding_dim)) as storage:
+        with storage.read() as reader:
+            (memory,) = reader.memories.get_all(reader.memories.ids(Scope("input_prompt"))).values()
+        assert memory.came_from["by"] == "hook"
+        assert Holding(storage).touched(token=memory.came_from["token"]) == [memory.id]
+    assert (memory.came_from["token"], memory.trust) == ("ada", Trust.HIGH.level)
