@@ -1,8 +1,11 @@
 """A copy is complete or does not exist; restoring keeps the previous file, and refusals change nothing."""
 
 import os
+import re
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +13,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from backups.conftest import memory
 from forked import finished
 from memory_files import SETTINGS, WRITER, bytes_of, contents, examine, flip, found, process
 from original_files import unpacked
@@ -203,6 +207,27 @@ def test_the_commands_say_what_they_did(path: Path, tmp_path: Path) -> None:
     restored, kept = put.stdout.splitlines()
     assert restored.startswith("Restored 2 memories (0.")
     assert kept == f"The previous memory is kept in {path}.before-restore"
+
+
+def test_the_documented_schedule_makes_a_copy_a_day_which_can_be_restored(path: Path, tmp_path: Path) -> None:
+    """The line of the crontab, run twice as cron runs it: with sh, and with % unescaped."""
+    page = (Path(__file__).parents[2] / "docs/storage.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^0 3 \* \* \*  (vector-memory backup .*)$", page, re.MULTILINE)
+    command = (
+        line.replace("\\%", "%").replace("/srv/backups", f"{tmp_path}").replace("/srv/memory/memory.db", f"{path}")
+    )
+    folder = Path(sys.executable).parent
+    environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "LC_ALL": "C"}
+    before = contents(path)
+    for _ in range(2):
+        subprocess.run(["/bin/sh", "-c", command], env=environment, check=True, capture_output=True)
+    (copy,) = tmp_path.glob("memory-???.db")
+    memory(path, "Stored since.")
+    assert contents(path) != before
+    ended = finished("restore", copy, "--overwrite", "--database-path", path)
+    assert ended.returncode == 0, ended.stderr
+    assert contents(path) == before
+    assert found(examine(path)) == {}
 
 
 def test_a_refusal_is_one_line_and_ends_with_1(path: Path, saved: Path) -> None:

@@ -3,7 +3,9 @@
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from forked import finished
 from memory_files import change
@@ -11,12 +13,13 @@ from memory_files import change
 VECTOR_REMOVED = "delete from vec_chunk_search where passage_id = 2"
 
 
-def run(*words: object) -> subprocess.CompletedProcess[str]:
+def run(*words: object, env: Mapping[str, str] = MappingProxyType({})) -> subprocess.CompletedProcess[str]:
     return finished(
         "doctor",
         *words,
         env={
             **os.environ,
+            **env,
             "VECTOR_MEMORY_EMBEDDING_MODEL": "toy",
             "VECTOR_MEMORY_EMBEDDING_DIM": "16",
             "COLUMNS": "80",
@@ -71,3 +74,26 @@ def test_json_is_one_object_with_stable_keys(path: Path) -> None:
         "Copied 7 memories into a new file. The damaged one is kept as memory.db.before-repair.",
         "Computed the vectors of 7 memories.",
     ]
+
+
+def test_a_report_of_a_bug_has_no_text_name_secret_or_absolute_path(path: Path, tmp_path: Path) -> None:
+    """But what is wrong, how much there is, and which settings are not the defaults."""
+    told = {"VECTOR_MEMORY_RETENTION": "agent:scout=7d", "VECTOR_MEMORY_LOG_FILE": str(tmp_path / "here" / "log.txt")}
+    change(
+        path, "update session_memories set content = 'Hunter2.', session_id = 'acme', agent_id = 'scout' where id = 2"
+    )
+    for folder in (tmp_path, path.parent):
+        ended = run("--database-path", path, "--report", env=told | {"CLAUDE_PROJECT_DIR": str(folder)})
+        report = json.loads(ended.stdout)
+        assert ended.returncode == 1
+        assert (report["settings"]["retention"], report["settings"]["embedding_model"]) == ("set", "toy")
+        assert report["counts"]["total_memories"] == 7
+        assert {check["name"] for check in report["checks"] if check["state"] == "problem"} >= {"text"}
+        assert not [word for word in ("acme", "scout", "Hunter2", str(tmp_path)) if word in ended.stdout]
+
+
+def test_a_report_of_a_bug_is_written_of_a_memory_that_cannot_be_opened(path: Path) -> None:
+    os.truncate(path, 5000)
+    report = json.loads(run("--database-path", path, "--report").stdout)
+    assert report["counts"] == {"error": "DatabaseError"}
+    assert str(path) not in json.dumps(report)

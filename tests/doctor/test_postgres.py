@@ -1,5 +1,7 @@
 """The doctor on a memory in PostgreSQL: what it finds, and what it repairs."""
 
+import json
+import re
 from uuid import uuid4
 
 import psycopg
@@ -11,7 +13,7 @@ from doctor.test_faults import InSchema
 from memory_files import SETTINGS, doctor, examine, found, said
 from vector_memory.settings import DatabaseUrl
 from vector_memory.store import SessionMemoryStore
-from vector_memory.upkeep.doctor.report import Level
+from vector_memory.upkeep.doctor.report import Level, as_bug_report
 
 
 @pytest.fixture
@@ -33,6 +35,14 @@ def test_a_sound_memory_is_healthy_and_examining_it_changes_nothing(url: str) ->
     assert {"privileges", "size", "indexes", "vacuum", "index", "keywords", "counts"} <= {
         finding.name for finding in report.findings
     }
+
+
+def test_a_report_of_a_bug_names_no_host_role_database_or_schema(url: str) -> None:
+    address = DatabaseUrl.parse(url)
+    written = json.dumps(as_bug_report(examine(url), address, SETTINGS, {}))
+    assert "Connected to PostgreSQL" in written
+    hidden = (*address.hosts, address.database, address.schema)
+    assert not [name for name in hidden if re.search(rf"\\b{re.escape(name)}\\b", written)]
 
 
 def test_a_server_that_does_not_answer_is_a_problem() -> None:

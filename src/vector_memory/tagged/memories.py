@@ -34,7 +34,7 @@ from vector_memory.storage.records import Memory
 from vector_memory.tagged import tags as rules
 from vector_memory.tagged.vocabulary import ComputedVectors, Vocabulary
 from vector_memory.writing.deletion import MAX_DAYS, Deletion, older_than, oldest_ends
-from vector_memory.writing.writer import MemoryWriter, StoredMemory, secrets_message, supersedes_message
+from vector_memory.writing.writer import MemoryWriter, StoredMemory, supersedes_message
 
 MAX_KEPT = 10_000_000
 
@@ -108,7 +108,8 @@ class TaggedMemories:
             expires_at=check_lifetime(ttl_days, expires_at),
         )
         try:
-            return tagged_receipt(self._writer.write(note, with_tags), forms, refused, doubt)
+            stored = self._writer.write(note, with_tags)
+            return tagged_receipt(stored, forms, refused, doubt, self._writer.warnings(stored.memory))
         except errors.DuplicateMemoryError as error:
             if note.supersedes:
                 raise
@@ -332,22 +333,24 @@ WARNING_USAGE, CRITICAL_USAGE = 80.0, 95.0
 
 
 def tagged_receipt(
-    stored: StoredMemory, forms: Mapping[str, str], refused: Sequence[rules.RefusedTag], doubt: str | None
+    stored: StoredMemory,
+    forms: Mapping[str, str],
+    refused: Sequence[rules.RefusedTag],
+    doubt: str | None,
+    warnings: Sequence[str],
 ) -> answers.StoreTaggedResult:
     """Return what was stored, under which category and tags, and which tags were refused."""
     memory = stored.memory
     messages = [f"Stored memory {stored.id}: {counted(len(memory.content), 'character')}."]
     if memory.supersedes:
         messages.append(supersedes_message(memory))
-    if stored.secrets:
-        messages.append(secrets_message(stored.secrets))
     if doubt:
         messages.append(f"Stored as {rules.OTHER}: {doubt}")
     messages += tags_messages(forms, refused)
     if stored.problem:
         messages.append(f"Not yet searchable by meaning. {stored.problem}")
     return answers.StoreTaggedResult(
-        message=" ".join(messages),
+        message=" ".join([*messages, *warnings]),
         memory_id=stored.id,
         content_preview=memory.content[:PREVIEW_LENGTH],
         category=memory.metadata["category"],

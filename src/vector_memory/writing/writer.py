@@ -39,7 +39,6 @@ class StoredMemory:
 
     `token_count`: tokens of the whole content; None for kinds that are not chunked. `passage_count`: passages with
     vectors. `is_pending`: the vectors follow in the background. `redacted`: places that were replaced in the text.
-    `secrets`: what else looks like one in the text, by kind.
     """
 
     memory: NewMemory
@@ -52,7 +51,6 @@ class StoredMemory:
     is_pending: bool
     problem: str | None
     redacted: int
-    secrets: Sequence[str]
 
 
 @dataclass(slots=True)
@@ -84,7 +82,17 @@ class MemoryWriter:
         self, memory: NewMemory, on_progress: EmbeddingProgress | None = None, *, captured: bool = False
     ) -> StoreMemoryResult:
         """Store a memory and return the receipt. Raises the errors of `write`."""
-        return receipt(self.write(memory, on_progress=on_progress, captured=captured))
+        stored = self.write(memory, on_progress=on_progress, captured=captured)
+        return receipt(stored, [] if captured else self.warnings(stored.memory))
+
+    def warnings(self, memory: NewMemory) -> list[str]:
+        """Say whether a stored text has what looks like a secret, and what to do."""
+        if self.redacts() or not (kinds := secrets_in(memory.content)):
+            return []
+        said = (
+            f"The text has what looks like a secret ({', '.join(kinds)}) and was stored as it is: delete the memory if "
+        )
+        return [f"{said}it is one. VECTOR_MEMORY_REDACT=all removes secrets before texts are stored."]
 
     def hash_of_stored(self, content: str) -> str:
         """Return the hash that the memory of a text has, or would have."""
@@ -182,7 +190,6 @@ class MemoryWriter:
             is_pending=is_pending,
             problem=problem or late_problem,
             redacted=redacted,
-            secrets=() if captured or from_source or self.redacts() else secrets_in(memory.content),
         )
 
     def _without_secrets(self, memory: NewMemory, *, captured: bool) -> tuple[NewMemory, int]:
@@ -335,16 +342,15 @@ def with_title(memory: NewMemory) -> NewMemory:
     return replace(memory, title=as_title(title_of(memory.content)))
 
 
-def receipt(stored: StoredMemory) -> StoreMemoryResult:
+def receipt(stored: StoredMemory, warnings: Sequence[str]) -> StoreMemoryResult:
     """Describe what was stored, and how it can be found."""
     memory, (vectors, how) = stored.memory, index_state(stored)
     said = f"Stored {memory.kind} {stored.id}: {length_message(stored)}{how}"
     notes = [supersedes_message(memory)] if memory.supersedes else []
     notes += [f"It corrects report {memory.parent_report_id}."] if memory.metadata.get("corrects") is True else []
     notes += ["It is held back until a person has accepted it."] if memory.awaits else []
-    notes += [secrets_message(stored.secrets)] if stored.secrets else []
     return StoreMemoryResult(
-        message=" ".join([said, *notes]),
+        message=" ".join([said, *notes, *warnings]),
         memory_id=stored.id,
         memory_type=memory.kind,
         agent_id=memory.agent_id,
@@ -363,14 +369,6 @@ def receipt(stored: StoredMemory) -> StoreMemoryResult:
 def supersedes_message(memory: NewMemory) -> str:
     """Say which memories are no longer current."""
     return f"It supersedes {', '.join(map(str, memory.supersedes))}."
-
-
-def secrets_message(kinds: Sequence[str]) -> str:
-    """Say that a text looks like it has secrets, and what to do."""
-    return (
-        f"The text has what looks like a secret ({', '.join(kinds)}) and was stored as it is: delete the memory if it "
-        "is one. VECTOR_MEMORY_REDACT=all removes secrets before texts are stored."
-    )
 
 
 def length_message(stored: StoredMemory) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 from rich.table import Table
@@ -17,10 +17,12 @@ from vector_memory.cli.terminal import console, print_json, progress, status
 from vector_memory.clients.reading.own_memories import rivals
 from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel, load_embedder
+from vector_memory.errors import VectorMemoryError
+from vector_memory.reading.overview import Overview
 from vector_memory.settings import FileLocations, project_folder
 from vector_memory.storage.opening import open_storage
 from vector_memory.upkeep.doctor import Doctor
-from vector_memory.upkeep.doctor.report import Finding, Level, Report
+from vector_memory.upkeep.doctor.report import Finding, Level, Report, as_bug_report
 from vector_memory.upkeep.doctor.secrets import Secrets
 from vector_memory.writing.indexer import Indexer
 from vector_memory.writing.outbox import outbox_of_memory
@@ -28,6 +30,11 @@ from vector_memory.writing.outbox import outbox_of_memory
 HiddenFileFlags = Annotated[FileLocations, Parameter(name="*", show=False)]
 
 WIDEST = 100
+FOR_A_BUG = (
+    "Print what a report of a bug needs, as JSON: versions, settings, counts and findings. It has no stored text, no "
+    "names of sessions, agents, databases and people, no secrets and no absolute paths."
+)
+NOT_COUNTS = {"success", "message", "error", "recalls", "earliest_created", "latest_created"}
 STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}
 TITLES = {"installation": "Installation", "place": "Storage", "contents": "Memory", "clients": "Clients"}
 
@@ -38,6 +45,7 @@ def doctor(
     fix: Annotated[bool, Switch(help="Check as --deep does, repair permissions, and rebuild derived data.")] = False,
     secrets: Annotated[bool, Switch(help="Only look for stored secrets; with --fix, remove them in place.")] = False,
     files: HiddenFileFlags = FileLocations(),
+    report_bug: Annotated[bool, Switch(name="--report", help=FOR_A_BUG)] = False,
     here: ModelFlags = ModelFlags(),
 ) -> int:
     """Check the installation and the memory. Exit code 0: healthy, 1: not healthy.
@@ -59,7 +67,9 @@ def doctor(
     report = replace(
         report, parts={**report.parts, "clients": rivals(project_folder()) if here.settings.own_memories else []}
     )
-    if here.as_json:
+    if report_bug:
+        print_json(as_bug_report(report, address, here.settings, stored_counts(here)))
+    elif here.as_json:
         print_json(report.as_json(repaired))
     else:
         print_report(report, repaired)
@@ -97,6 +107,16 @@ def _secrets(folder: Path, here: ModelFlags, *, fix: bool) -> int:
     body = {"success": True, "fixed": fix, "kinds": kinds, "memory_ids": numbers, "files": files, "message": message}
     here.tell(body, message + named + advice)
     return 0 if fix or not found else 1
+
+
+def stored_counts(here: ModelFlags) -> dict[str, Any]:
+    """Return how much is stored, or why that cannot be counted."""
+    try:
+        with here.opened() as storage:
+            found = Overview(storage).memory_stats()
+    except VectorMemoryError as error:
+        return {"error": error.code}
+    return found.model_dump(exclude=NOT_COUNTS)
 
 
 def print_report(report: Report, repaired: Sequence[str]) -> None:

@@ -1,9 +1,16 @@
 """Findings of the doctor's checks, and the report."""
 
+import platform
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from vector_memory.settings import MemoryAddress, Settings, project_folder
+from vector_memory.storage.sqlite.migrations import VERSION
 
 NAMED = 5
 """Maximum number of ids or names in a message."""
@@ -138,3 +145,58 @@ class Report:
             ],
             "mended": list(repaired),
         }
+
+
+# A report of a bug, which others may read.
+
+
+NAMING = ("retention", "pending")
+"""The settings that name agents and sessions."""
+
+FOLDERS = re.compile(r"(?<![\w.~/])/[^\s'\"`,:;()]*/")
+"""The folders of an absolute path."""
+
+
+def as_bug_report(
+    report: Report, address: MemoryAddress, settings: Settings, counts: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what others need to find a bug: no text, no name that users chose, no secret, and no absolute path."""
+    names = place_names(address)
+    changed = settings.model_dump(mode="json", exclude_defaults=True) | {
+        name: "set" for name in NAMING if getattr(settings, name)
+    }
+    return {
+        "system": f"{platform.platform()}, Python {platform.python_version()}",
+        "memory": f"file, schema {VERSION}" if isinstance(address, Path) else "PostgreSQL",
+        **{
+            part: {name: unnamed(one, names) if isinstance(one, str) else one for name, one in values.items()}
+            for part, values in (("settings", changed), ("counts", counts))
+        },
+        "checks": [
+            {"part": part, "name": one.name, "state": one.state, "message": unnamed(one.message, names)}
+            for part, findings in report.parts.items()
+            for one in findings
+        ],
+    }
+
+
+def place_names(address: MemoryAddress) -> dict[str, str]:
+    """Return the names of places that messages may contain, and what stands for each."""
+    folders = {str(Path.home()): "~", str(project_folder()): "."}
+    if isinstance(address, Path):
+        return folders
+    role = urlsplit(address.url).username or ""
+    known = {
+        role: "ROLE",
+        address.database: "DATABASE",
+        address.schema: "SCHEMA",
+        **dict.fromkeys(address.hosts, "HOST"),
+    }
+    return {name: said for name, said in known.items() if name} | folders
+
+
+def unnamed(text: str, names: Mapping[str, str]) -> str:
+    """Return a text with these names replaced, and with the last part alone of each other absolute path."""
+    for name in sorted(names, key=len, reverse=True):
+        text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", names[name], text)
+    return FOLDERS.sub(".../", text)
