@@ -2,8 +2,8 @@
 
 uv run --group benchmark benchmarks/performance [PART ...] [--passages N ...] [--files DIR] [--json FILE] [--docs]
 
-Parts: start, store, receipt, lock, processes, search; default: all of these. Searching is measured once for each number
-of passages, in a file made by benchmarks/scale.py, which is kept if --files names a folder. Beside ours in the same
+Parts: start, tools, store, receipt, lock, processes, search; default: all of these. Searching is measured once for each
+number of passages, in a file made by benchmarks/scale.py, which is kept if --files names a folder. Beside ours in the same
 run: a FastMCP server with one empty tool, the original server's search, vec0 by itself, and a matrix product. --docs
 writes the tables into docs/lab/performance.md and the plots into docs/images.
 
@@ -33,7 +33,7 @@ import searching
 import starting
 import storing
 import straight
-from client import ROOT, Server
+from client import OUR_SERVER, ROOT, Server
 from files import make, size_mb
 from tables import markdown, write_into_docs
 
@@ -44,6 +44,8 @@ from vector_memory.settings import Settings
 PASSAGES = (1_000, 10_000, 100_000, 1_000_000)
 PROCESSES = 8
 STORES = 50
+CHARACTERS_PER_TOKEN = 4.72
+"""Of the list of tools, measured with cl100k_base."""
 
 Report = dict[str, Any]
 
@@ -51,6 +53,20 @@ Report = dict[str, Any]
 def start(options: argparse.Namespace, folder: Path) -> Report:
     """Measure start-up and idle memory."""
     return {"start": starting.measure(folder, options.runs)}
+
+
+def tools(_options: argparse.Namespace, folder: Path) -> Report:
+    """Count the tools of each profile, and the tokens of their list."""
+    figures: Report = {}
+    for profile in ("core", "full"):
+        server = Server(command=[*OUR_SERVER, str(folder / "tools.db"), "--profile", profile])
+        server.initialize()
+        listed = server.request("tools/list")["tools"]
+        server.stop()
+        read = [{name: tool[name] for name in ("name", "description", "inputSchema")} for tool in listed]
+        size = len(json.dumps(read, separators=(",", ":"), ensure_ascii=False))
+        figures[profile] = {"tools": len(listed), "tokens": round(size / CHARACTERS_PER_TOKEN)}
+    return {"tools": figures}
 
 
 def store(options: argparse.Namespace, folder: Path) -> Report:
@@ -141,6 +157,7 @@ def straight_through(options: argparse.Namespace, folder: Path) -> Report:
 
 PARTS: dict[str, Callable[[argparse.Namespace, Path], Report]] = {
     "start": start,
+    "tools": tools,
     "store": store,
     "receipt": receipt,
     "lock": lock,

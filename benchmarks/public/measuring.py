@@ -3,12 +3,14 @@
 import json
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
+from unittest.mock import patch
 
 import numpy as np
 from baselines import OriginalDesign, Vectors, Words
@@ -19,12 +21,14 @@ from served import server_on
 
 from vector_memory.domain import MemoryKind, SearchMode
 from vector_memory.embedding import Embedder
+from vector_memory.search import judge
 from vector_memory.texts.tokens import find_token_counter, has_cl100k
 
 METRICS = ("nDCG@10", "recall@5", "recall@10", "MRR@10", "any@5", "all@5")
 """any: one of the right documents is among the first five; all: all of them are, or five if there are more."""
 
 DEFAULT, NO_LATE = "default", "default without late interaction"
+NO_GATE, ALL_SHOWN = "default without the gate", "default, nothing left out"
 MEANING, WORDS = "by meaning only", "by words only"
 ORIGINAL, WHOLE_TEXTS, BM25 = "original design", "one vector for each text", "BM25"
 COMPARED = (DEFAULT, ORIGINAL, WHOLE_TEXTS, BM25)
@@ -59,6 +63,20 @@ class Ranking(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Patched:
+    """The default search with another function in the place of one of `judge`'s."""
+
+    ranking: Ranking
+    name: str
+    function: Callable[..., Any]
+
+    def rank(self, question: Question) -> list[str]:
+        """Return what is found with the other function."""
+        with patch.object(judge, self.name, self.function):
+            return self.ranking.rank(question)
+
+
 def measure(judged: JudgedSet, embedder: Embedder, cached: Embedder) -> Figures:
     """Store a set, ask all questions in every way, and return the figures. `cached` may know vectors of other runs."""
     with TemporaryDirectory() as folder:
@@ -77,7 +95,10 @@ def measure(judged: JudgedSet, embedder: Embedder, cached: Embedder) -> Figures:
             "stored as": str(judged.kind),
             "file, MB": round(path.stat().st_size / 2**20, 1),
             "storing 1,000 characters, processor ms": round(storing(judged, embedder), 1),
-            "ways": {name: summary(each, values[DEFAULT]) for name, each in values.items()},
+            "ways": {
+                name: {**summary(each, values[DEFAULT]), "empty": asked[name][0].count([])}
+                for name, each in values.items()
+            },
             "a search, processor ms": {
                 name: round(median(times), 1) for name, (_, times) in asked.items() if name not in COMPARED[1:]
             },
@@ -109,6 +130,10 @@ def ways(
         found: dict[str, Ranking] = {
             name: SearchModeRanking(stores.enter_context(store), judged, documents) for name, store in opening.items()
         }
+        found[NO_GATE] = Patched(found[DEFAULT], "gated", lambda *_: (True, set()))
+        found[ALL_SHOWN] = Patched(
+            found[DEFAULT], "weighed", lambda hits, _: [hit._replace(match="strong") for hit in hits.hits]
+        )
         found[ORIGINAL] = OriginalDesign(judged, embedder)
         found[WHOLE_TEXTS] = Vectors(judged, embedder)
         found[BM25] = Words(judged)
