@@ -2,10 +2,13 @@
 
 uv run --group benchmark benchmarks/performance [PART ...] [--passages N ...] [--files DIR] [--json FILE] [--docs]
 
-Parts: start, tools, store, receipt, lock, processes, search; default: all of these. Searching is measured once for each
-number of passages, in a file made by benchmarks/scale.py, which is kept if --files names a folder. Beside ours in the same
-run: a FastMCP server with one empty tool, the original server's search, vec0 by itself, and a matrix product. --docs
-writes the tables into docs/lab/performance.md and the plots into docs/images.
+Parts: start, tools, store, receipt, receipts, lock, processes, search; default: all of these. Searching is measured once for each
+number of passages, in a file made by benchmarks/scale.py, which is kept if --files names a folder. Beside ours in the
+same run: a FastMCP server with one empty tool, the original server's search, vec0 by itself, and a matrix product.
+--docs writes the tables into docs/lab/performance.md and the plots into docs/images.
+
+Of `start tools receipt search tests --passages 10000 --json benchmarks/performance/figures.json`, scripts/make_docs.py
+makes the table of the README, and with the part `tests`, which runs all of them, the line on how long they take.
 
 The part `straight`, if it is named, is the table of a search beside the original design, with goals; see straight.py.
 `--before CHECKOUT` measures another checkout of this repository in the same run, in the parts store and straight.
@@ -20,6 +23,7 @@ import json
 import os
 import platform
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -36,6 +40,7 @@ import straight
 from client import OUR_SERVER, ROOT, Server
 from files import make, size_mb
 from tables import markdown, write_into_docs
+from timing import timed
 
 import engines
 from vector_memory.embedding import load_embedder
@@ -69,6 +74,14 @@ def tools(_options: argparse.Namespace, folder: Path) -> Report:
     return {"tools": figures}
 
 
+def tests(_options: argparse.Namespace, _folder: Path) -> Report:
+    """Say how many minutes the tests take, which all pass."""
+    took = timed(
+        lambda: subprocess.run([sys.executable, "-m", "pytest", "-q"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    )
+    return {"tests": {"minutes": took / 60_000}}
+
+
 def store(options: argparse.Namespace, folder: Path) -> Report:
     """Measure storing, also by another checkout, and in several threads."""
     return {
@@ -79,10 +92,12 @@ def store(options: argparse.Namespace, folder: Path) -> Report:
 
 def receipt(_options: argparse.Namespace, folder: Path) -> Report:
     """Measure receipts that come before the vectors, and those that come after them."""
-    return {
-        "receipt": acknowledging.measure(folder),
-        "receipts": acknowledging.measure_together(folder, PROCESSES),
-    }
+    return {"receipt": acknowledging.measure(folder)}
+
+
+def receipts(_options: argparse.Namespace, folder: Path) -> Report:
+    """Measure the receipts of eight servers that store at once."""
+    return {"receipts": acknowledging.measure_together(folder, PROCESSES)}
 
 
 def lock(options: argparse.Namespace, folder: Path) -> Report:
@@ -160,13 +175,15 @@ PARTS: dict[str, Callable[[argparse.Namespace, Path], Report]] = {
     "tools": tools,
     "store": store,
     "receipt": receipt,
+    "receipts": receipts,
     "lock": lock,
     "processes": share,
     "search": search,
     "straight": straight_through,
     "engines": compare_engines,
+    "tests": tests,
 }
-UNLESS_NAMED = ("straight", "engines")
+UNLESS_NAMED = ("straight", "engines", "tests")
 """Parts that run only if they are named."""
 
 

@@ -18,9 +18,12 @@ NOTE = f"{STALE} Run before the last change of the code that ranks."
 
 DEFAULT = "default"
 OURS = "vector-memory"
+UNGATED = ("default without the gate", "default, nothing left out")
 PLAIN = ("original design", "one vector for each text", "BM25")
 SHOWN_MISSES = 20
 PRECISION = "precisionmembench"
+
+FIGURES = Path(__file__).parents[1] / "performance" / "figures.json"
 
 Results = Mapping[str, dict[str, Any]]
 
@@ -237,6 +240,73 @@ def modes(results: Results) -> str:
     return noted(table([f"mean of {len(chosen)} sets", *metrics], rows), chosen.values())
 
 
+def ablation(results: Results) -> str:
+    """Say what each part of the default search adds in the sets that were measured without the gate too."""
+    chosen = {name: one for name, one in ranked(results).items() if UNGATED[0] in one["ways"]}
+    metrics = ("nDCG@10", "recall@10", "any@5", "MRR@10")
+    rows = [
+        [marked(name, result), bold(way), *(share(each[metric]) for metric in metrics), str(each["empty"])]
+        for name, result in chosen.items()
+        for way, each in result["ways"].items()
+    ]
+    return noted(table(["set", "way", *metrics, "empty answers"], rows), chosen.values())
+
+
+def tests(_results: Results) -> str:
+    """Say how long the tests take, if the run measured it."""
+    run = json.loads(FIGURES.read_text("utf-8"))
+    return f"They take {run['tests']['minutes']:.0f} minutes on the same machine." if "tests" in run else ""
+
+
+def figures(_results: Results) -> str:
+    """Say what the server takes, of one run, beside what the original server's documents say."""
+    run = json.loads(FIGURES.read_text("utf-8"))
+    machine, receipt, tools = run["machine"], run["receipt"]["before the vectors"], run["tools"]
+    start = run["start"][OURS]
+    passages = max(map(int, run["search"]))
+    scopes = run["search"][str(passages)]["searches"]
+
+    def search(grain: str) -> str:
+        found = [scopes[scope][grain] for scope in ("session of about 2,500", "one kind, everything")]
+        return " / ".join(f"{one['p50'] + one['embedding p50']:.0f}" for one in found)
+
+    rows = [
+        [
+            "start, until the list of tools is answered",
+            f"{start['processor time until then']['p50'] / 1000:.1f} s",
+            "5-7 s",
+        ],
+        [
+            "memory after start / with the model loaded",
+            " / ".join(f"{start[f'MB, {when}']['p50']:.0f}" for when in ("after tools/list", "model loaded")) + " MB",
+            "160-440 MB",
+        ],
+        [
+            "receipt of a note / of a report of 5,000 tokens",
+            " / ".join(
+                f"{receipt[f'receipt of a {text}, processor time']['p50']:.0f}"
+                for text in ("note", "report of 5,000 tokens")
+            )
+            + " ms",
+            "1-3 s",
+        ],
+        *(
+            [f"{grain.partition(',')[0]} search of {passages:,} passages, one session / all", f"{search(grain)} ms", theirs]
+            for grain, theirs in (("fine", "200-500 ms"), ("medium", "500-1,500 ms"), ("coarse, best", "50-200 ms"))
+        ),
+        [
+            "tokens of the list of tools",
+            ", ".join(f"{one['tokens']:,} ({one['tools']} tools, `{name}`)" for name, one in tools.items()),
+            "",
+        ],
+    ]
+    said = (
+        f"Medians of processor time; commit `{machine['commit']}`, {machine['CPUs']} CPUs ({machine['processor']}), "
+        f"load {machine['load before']} before the run."
+    )
+    return f"{table(['', 'vector-memory', 'original server, as documented'], rows)}\n\n{said}"
+
+
 TABLES: dict[str, Callable[[Results], str]] = {
     "public sets": sets,
     "public ranking": by_metric("nDCG@10"),
@@ -253,6 +323,9 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "public precision": precision,
     "public means": means,
     "public modes": modes,
+    "public figures": figures,
+    "public ablation": ablation,
+    "public tests": tests,
 }
 
 
@@ -262,8 +335,8 @@ def ranked(results: Results) -> Results:
 
 
 def ways_of(results: Results) -> list[str]:
-    """Return the names of the ways, in their order."""
-    return list(next(iter(results.values()))["ways"])
+    """Return the names of the ways, in their order, without those that show what the gate changes."""
+    return [way for way in next(iter(results.values()))["ways"] if way not in UNGATED]
 
 
 def mean(results: Results, way: str, metric: str) -> float:
