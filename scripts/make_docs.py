@@ -191,7 +191,7 @@ RECALLED = {True: "recap, recall", False: "nothing: it reads no context"}
 
 def said_by(hooks: CommandHooks) -> str:
     """Return what a client's hooks report."""
-    reported = {"prompt": "prompts", "answer": "answers", "subagent": "sub-agents' reports"}
+    reported = {"prompt": "prompts", "answer": "answers", "subagent": "sub-agents' reports", "compaction": "summaries"}
     return ", ".join(what for event, what in reported.items() if event in hooks.events)
 
 

@@ -449,6 +449,10 @@ HEARD = {
             {"session_id": "s", "last_assistant_message": "Done."},
             {"session_id": "s", "last_assistant_message": "Done."},
         ),
+        (
+            {"session_id": "s", "trigger": "manual", "compact_summary": "All is done."},
+            {"session_id": "s", "compact_summary": "All is done."},
+        ),
     ],
     "copilot": [({"sessionId": "s", "prompt": "Go on."}, {"session_id": "s", "prompt": "Go on."})],
     "grok": [

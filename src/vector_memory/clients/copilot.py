@@ -131,7 +131,7 @@ CLIENT = Client(
     hooks=in_home(".copilot", "hooks", "COPILOT_HOME"),
     command_hooks=CommandHooks(
         "copilot-cli",
-        events={"prompt": "userPromptSubmitted", "answer": "agentStop"},
+        events={"start": "sessionStart", "prompt": "userPromptSubmitted", "answer": "agentStop"},
         fields={"session_id": "sessionId", "prompt": "prompt"},
         find=lambda reported: last_answer(copilot_session, reported.get("transcriptPath")),
         answer=lambda _, context: json.dumps({"additionalContext": context}),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vector_memory.clients.client import Client, CommandHooks, Entry, FileOf, InstallScope, Sessions, home_of
+from vector_memory.clients.events import EVENTS
 from vector_memory.clients.reading.conversation import Transcript, TranscriptConversation
 from vector_memory.clients.reading.lines import FormatError, Line, field_of, heard, time_in_ms
 from vector_memory.domain.user_files import folder_of_user
@@ -123,8 +124,8 @@ def plugin_hooks(name: str) -> CommandHooks:
     """Return the hooks of opencode or Kilo, which a plugin calls: its events and their fields have our names."""
     return CommandHooks(
         name,
-        events={event: event for event in ("prompt", "answer", "subagent")},
-        fields={field: field for field in ("session_id", "prompt", "last_assistant_message", "agent_type")},
+        events={event: event for event in ("prompt", "answer", "subagent", "compaction")},
+        fields={name: name for event in EVENTS.values() for name in event.fields if name != "transcript_path"},
         answer=lambda _, context: context,
         clean=unquoted,
         texts=plugin,

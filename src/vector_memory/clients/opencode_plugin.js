@@ -1,4 +1,4 @@
-// Hands prompts, answers and reports of sub-agents to vector-memory, and adds what it recalls to the system prompt.
+// Hands prompts, answers, reports of sub-agents and summaries to vector-memory, and adds what it recalls to the system prompt.
 import { spawnSync } from "node:child_process"
 
 const COMMANDS = {}
@@ -35,10 +35,14 @@ export const VectorMemory = async ({ directory }) => {
         parents.set(properties.info.id, properties.info.parentID)
       }
       const sessionID = properties?.sessionID, text = latest.get(sessionID)
-      if (type !== "session.idle" || !text) return
+      if (!text || (type !== "session.idle" && type !== "session.compacted")) return
       latest.delete(sessionID)
       let root = sessionID
       while (parents.has(root)) root = parents.get(root)
+      if (type === "session.compacted") {
+        if (root === sessionID) hook("compaction", root, { compact_summary: text })
+        return
+      }
       const agent_type = agents.get(sessionID) ?? "subagent"
       hook(root === sessionID ? "answer" : "subagent", root, { last_assistant_message: text, agent_type })
     },

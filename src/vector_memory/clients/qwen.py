@@ -11,6 +11,7 @@ from pathlib import Path
 
 from vector_memory.clients.claude import Reading, name_of
 from vector_memory.clients.client import Client, CommandHooks, OwnMemory, in_home, in_project, sessions_below
+from vector_memory.clients.events import EVENTS
 from vector_memory.clients.reading.conversation import Transcript
 from vector_memory.clients.reading.lines import FormatError, Line, field_of, read_lines
 from vector_memory.domain.user_files import folder_of_user
@@ -82,8 +83,13 @@ CLIENT = Client(
     ),
     command_hooks=CommandHooks(
         AGENT,
-        events={"prompt": "UserPromptSubmit", "answer": "Stop", "subagent": "SubagentStop"},
-        fields={name: name for name in ("session_id", "prompt", "last_assistant_message", "agent_type")},
+        events={
+            "prompt": "UserPromptSubmit",
+            "answer": "Stop",
+            "subagent": "SubagentStop",
+            "compaction": "PostCompact",
+        },
+        fields={name: name for event in EVENTS.values() for name in event.fields if name != "transcript_path"},
         clean=partial(OF_HOOKS.sub, ""),
         more={"timeout": 5_000},
     ),

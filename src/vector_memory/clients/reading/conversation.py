@@ -156,7 +156,7 @@ BEFORE_REQUEST = re.compile(
 NO_ANSWER = re.compile(r"API Error(?::|\s*\()|No response requested\.\s*\Z")
 """How texts begin that a client writes in place of an answer."""
 
-ANALYSIS = re.compile(r"<analysis>.*?(?:</analysis>|\Z)|</?summary>", re.DOTALL)
+ANALYSIS = re.compile(r"<analysis>.*?(?:</analysis>|\Z)|</?(?:summary|state_snapshot)>", re.DOTALL)
 """What a client's model writes around its summary, and before it to prepare it."""
 
 
