@@ -1,4 +1,4 @@
-"""A model that plays a script over two APIs: chat completions, which most clients speak, and Gemini's.
+"""A model that plays a script over four APIs: chat completions, which most clients speak, and those of three vendors.
 
 A script maps a prompt to turns, as `real_client.scripted_model` does: each is a text or a call, and after the last one
 the model says "Done." A request belongs to the prompt that appears last in it.
@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
+
+from real_client import messages_api, responses_api
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class Model:
     def __init__(self, script: Script) -> None:
         self.script = script
         self.requests: list[dict[str, Any]] = []
+        self.tokens = 1
+        """How many each request has, as the chat API says, so that a client compacts its conversation."""
         self.numbers = itertools.count(1)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"model": self}))
         self.url = f"http://127.0.0.1:{self._server.server_port}"
@@ -71,7 +75,8 @@ class Model:
         turn = turns(messages) if callable(turns) else turns[number] if number < len(turns) else DONE
         if isinstance(turn, str):
             return turn
-        return next((name for name in names if name.endswith(turn.tool)), turn.tool), dict(turn.arguments)
+        called = min((name for name in names if name.endswith(turn.tool)), key=len, default=turn.tool)
+        return called, dict(turn.arguments)
 
 
 def tool_names(body: Mapping[str, Any]) -> list[str]:
@@ -83,6 +88,11 @@ def tool_names(body: Mapping[str, Any]) -> list[str]:
     return found
 
 
+def event_of(chunk: Mapping[str, Any]) -> str:
+    """Return a part of a streamed answer, named if it has a type."""
+    return (f"event: {chunk['type']}\n" if "type" in chunk else "") + f"data: {json.dumps(chunk)}\n\n"
+
+
 class _Handler(BaseHTTPRequestHandler):
     model: Model
     protocol_version = "HTTP/1.1"
@@ -90,28 +100,42 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, the name is inherited
         pass
 
+    def do_HEAD(self) -> None:
+        self._send(b"")
+
     def do_GET(self) -> None:
         self._send(json.dumps({"object": "list", "data": [{"id": "scripted", "object": "model"}]}).encode())
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}")
-        if ":countTokens" in self.path:
-            self._send(b'{"totalTokens": 10}')
+        chunks: Iterator[dict[str, Any]]
+        if ":countTokens" in self.path or "/count_tokens" in self.path:
+            self._send(b'{"totalTokens": 10, "input_tokens": 10}')
             return
         self.model.requests.append(body)
-        if "GenerateContent" in self.path or "generateContent" in self.path:
-            chunks: Iterator[dict[str, Any]] = iter([self._of_gemini(body)])
+        if self.path.startswith(responses_api.PATH):
+            chunks = responses_api.streamed(self._blocks(body, responses_api.request(body).body["messages"]))
+            streams, end = True, ""
+        elif "/messages" in self.path:
+            chunks = messages_api.streamed(self._blocks(body, body["messages"]), body["model"])
+            streams, end = True, ""
+        elif "GenerateContent" in self.path or "generateContent" in self.path:
+            chunks = iter([self._of_gemini(body)])
             streams, end = "stream" in self.path, ""
         else:
             turn = self.model.due(body.get("messages", []), tool_names(body))
             streams, end = bool(body.get("stream")), "data: [DONE]\n\n"
             chunks = self._of_chat(turn, streams=streams)
         if streams:
-            self._send(
-                ("".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + end).encode(), "text/event-stream"
-            )
+            self._send(("".join(map(event_of, chunks)) + end).encode(), "text/event-stream")
         else:
             self._send(json.dumps(next(chunks)).encode())
+
+    def _blocks(self, body: dict[str, Any], messages: Messages) -> list[dict[str, Any]]:
+        turn = self.model.due(messages, tool_names(body))
+        if isinstance(turn, str):
+            return [{"type": "text", "text": turn}]
+        return [{"type": "tool_use", "id": f"toolu_{next(self.model.numbers)}", "name": turn[0], "input": turn[1]}]
 
     def _of_gemini(self, body: dict[str, Any]) -> dict[str, Any]:
         turn = self.model.due(body["contents"], tool_names(body))
@@ -128,7 +152,8 @@ class _Handler(BaseHTTPRequestHandler):
             message = {"role": "assistant", "content": None, "tool_calls": [call]}
         head = {"id": f"c{next(self.model.numbers)}", "created": 1, "model": "scripted"}
         reason = "tool_calls" if isinstance(turn, tuple) else "stop"
-        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+        tokens = self.model.tokens
+        usage = {"prompt_tokens": tokens, "completion_tokens": 1, "total_tokens": tokens + 1}
         if not streams:
             choice = {"index": 0, "message": message, "finish_reason": reason}
             yield {**head, "object": "chat.completion", "choices": [choice], "usage": usage}

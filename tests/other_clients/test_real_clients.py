@@ -1,17 +1,15 @@
 """install, a search, a store and import-sessions with the real clients, each against a scripted model."""
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from from_npm import folder, installed
-from other_clients.scripted import Call, Messages, Model, Turn
+from other_clients.driven import DRIVEN, NotInstalledError, User, call_of_ours, in_shell
+from other_clients.scripted import Call, Messages, Model
+from vector_memory.clients.editing import hooks
+from vector_memory.clients.editing.planning import NAME
 from vector_memory.domain import Scope
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
@@ -25,106 +23,7 @@ CAPTURED = {"continue": set[str](), "cline": {STORED.strip()}}
 """What hooks store of a session, if it is not the prompt and the answer; a prompt on Cline's command line runs none."""
 
 REPORT = {"title": "Fans", "content": "The cooling fan of rack 7 is broken. The spare one is in the cellar."}
-CALLS = [Call("store_report", REPORT), Call("search_reports_specific_chunks", {"query": "Where is the spare fan?"})]
-
-CHAT = """{{
-  "model": "s/scripted", "small_model": "s/scripted", "autoupdate": false, "share": "disabled", "provider": {{"s": {{
-  "npm": "@ai-sdk/openai-compatible", "options": {{"baseURL": "{url}/v1", "apiKey": "none"}},
-  "models": {{"scripted": {{"tool_call": true}}}}}}}}
-}}
-"""
-CONTINUE = """name: Local # mine
-version: 1.0.0
-schema: v1
-models:
-  - {{name: scripted, provider: openai, model: scripted, apiBase: "{url}/v1", apiKey: none, roles: [chat],
-     capabilities: [tool_use]}}
-"""
-GROK = """[models]
-default = "scripted"
-[model.scripted]
-model = "scripted"
-name = "scripted"
-base_url = "{url}/v1"
-api_key = "none"
-"""
-
-
-@dataclass(frozen=True)
-class Driven:
-    """How a client is started with a prompt. `prefix`: how it begins the names of our tools."""
-
-    words: tuple[str, ...]
-    prefix: str
-    command: str = ""
-    variables: Mapping[str, str] = field(default_factory=dict)
-    files: Mapping[str, str] = field(default_factory=dict)
-    first: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
-    finds: bool = False
-
-
-DRIVEN = {
-    "gemini": Driven(
-        ("-m", "gemini-2.5-flash", "--yolo", "-p"),
-        "mcp_vector-memory_",
-        variables={
-            "GOOGLE_GEMINI_BASE_URL": "{url}",
-            "GEMINI_API_KEY": "none",
-            "GEMINI_CLI_TRUST_WORKSPACE": "true",
-        },
-        files={".gemini/settings.json": '{{"security": {{"auth": {{"selectedType": "gemini-api-key"}}}}}}\n'},
-        flags=("--trust",),
-    ),
-    "qwen": Driven(
-        ("--auth-type", "openai", "--yolo", "-p"),
-        "mcp__vector-memory__",
-        variables={"OPENAI_BASE_URL": "{url}/v1", "OPENAI_API_KEY": "none", "OPENAI_MODEL": "scripted"},
-        finds=True,
-    ),
-    "copilot": Driven(
-        ("--allow-all-tools", "-p"),
-        "vector-memory-",
-        variables={
-            "COPILOT_OFFLINE": "true",
-            "COPILOT_PROVIDER_BASE_URL": "{url}/v1",
-            "COPILOT_MODEL": "scripted",
-        },
-    ),
-    "opencode": Driven(("run",), "vector-memory_", files={".config/opencode/opencode.json": CHAT}),
-    "kilo": Driven(("run",), "vector-memory_", files={".config/kilo/kilo.json": CHAT}),
-    "cline": Driven(
-        (),
-        "vector-memory__",
-        first=("auth", "-p", "openai-compatible", "-b", "{url}/v1", "-k", "none", "-m", "scripted"),
-    ),
-    "continue": Driven(
-        ("--auto", "-p"),
-        "",
-        command="cn",
-        variables={"CONTINUE_TELEMETRY_ENABLED": "0"},
-        files={".continue/config.yaml": CONTINUE},
-    ),
-    "grok": Driven(("--always-approve", "-p"), "vector-memory__", files={".grok/config.toml": GROK}, finds=True),
-}
-
-
-def found_first(name: str, prefix: str) -> Turn:
-    """Return the calls of tools that the client does not list: one is looked for until the server is connected."""
-
-    def turn(messages: Messages) -> Call | str:
-        if REPORT["content"] in told_in(messages):
-            return STORED
-        call = CALLS["Stored report" in told_in(messages)]
-        if name == "qwen":
-            return Call("tool_call", {"name": f"{prefix}{call.tool}", "arguments": call.arguments})
-        if '"results": []' in str(messages[-1]["content"]):  # it halts who searches in a loop
-            return Call("run_terminal_command", {"command": "sleep 1", "description": f"Wait {len(messages)}"})
-        if f"vector-memory__{call.tool}" not in told_in(messages):
-            return Call("search_tool", {"query": f"vector-memory {call.tool} {len(messages)}"})
-        return Call("use_tool", {"tool_name": f"{prefix}{call.tool}", "tool_input": call.arguments})
-
-    return turn
+CALLS = [("store_report", REPORT), ("search_reports_specific_chunks", {"query": "Where is the spare fan?"})]
 
 
 def told_in(messages: Messages) -> str:
@@ -132,58 +31,18 @@ def told_in(messages: Messages) -> str:
     return json.dumps([one for one in messages if one["role"] not in {"assistant", "model"}])
 
 
-class User:
-    """Somebody with an empty home and an empty project."""
-
-    def __init__(self, name: str, scratch: Path, model: Model) -> None:
-        self.driven, self.name, self.url = DRIVEN[name], name, model.url
-        command = installed(f"other_clients/{name}", self.driven.command or name)
-        if command is None:
-            pytest.skip(f"{name} is not installed: uv run python tests/from_npm.py other_clients/{name}")
-        self.command, self.home, self.project = command, scratch / "home", scratch / "project"
-        for place in (self.home, self.project):
-            place.mkdir()
-        for file, text in self.driven.files.items():
-            (self.home / file).parent.mkdir(parents=True)
-            (self.home / file).write_text(text.format(url=self.url), encoding="utf-8")
-        if self.driven.first:
-            self.run(self.command, *self.driven.first)
-
-    def run(self, *words: str | Path) -> str:
-        own = {key: text.format(url=self.url) for key, text in self.driven.variables.items()}
-        path = f"{folder(f'other_clients/{self.name}') / 'bin'}:{os.environ['PATH']}"
-        env = {"HOME": str(self.home), "TMPDIR": str(self.home), "PATH": path, "VECTOR_MEMORY_EMBEDDING_MODEL": "toy"}
-        done = subprocess.run(
-            [str(word).format(url=self.url) for word in words],
-            env=env | own,
-            cwd=self.project,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=180,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    def ask(self, prompt: str) -> None:
-        self.run(self.command, *self.driven.words, prompt)
-
-    def ours(self, *words: str) -> str:
-        return self.run(sys.executable, "-P", "-m", "vector_memory", *words)
-
-    def configuration(self) -> dict[str, str]:
-        return {
-            str(path): path.read_text(encoding="utf-8")
-            for path in self.home.rglob("*")
-            if path.suffix in {".json", ".jsonc", ".yaml", ".toml"} and path.stat().st_size < 1_000_000
-        }
-
-
 def reported_in(store: SessionMemoryStore) -> set[str]:
     """Return the prompts and answers in a memory."""
     kinds = ("input_prompt", "working_memory")
     return {one.content for kind in kinds for one in store.search_scoped(Scope(kind)).results}
+
+
+def user_of(name: str, scratch: Path, model: Model) -> User:
+    """Return a user of a client, or skip the test."""
+    try:
+        return User(name, scratch, model)
+    except NotInstalledError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture
@@ -196,8 +55,12 @@ def model() -> Iterator[Model]:
 def test_a_client_offers_the_tools_after_install_and_calls_them_and_its_sessions_can_be_imported(
     name: str, tmp_path: Path, model: Model
 ) -> None:
-    user, driven = User(name, tmp_path, model), DRIVEN[name]
-    store = found_first(name, driven.prefix) if driven.finds else [*CALLS, STORED]
+    user, driven = user_of(name, tmp_path, model), DRIVEN[name]
+
+    def store(messages: Messages) -> str | Call:
+        told = told_in(messages)
+        return STORED if REPORT["content"] in told else call_of_ours(name, messages, *CALLS["Stored report" in told])
+
     model.script |= {QUESTION: [ANSWER], TASK: store}
     try:
         user.ask(QUESTION)
@@ -232,7 +95,7 @@ def test_a_client_offers_the_tools_after_install_and_calls_them_and_its_sessions
 def test_only_an_install_of_claude_for_one_project_makes_copilot_drop_hooks_there_as_the_docs_say(
     is_installed: bool, tmp_path: Path, model: Model
 ) -> None:
-    user = User("copilot", tmp_path, model)
+    user = user_of("copilot", tmp_path, model)
     model.script |= {QUESTION: [ANSWER]}
     hook = {"type": "command", "command": f"touch {tmp_path / 'ran'}"}
     for place, content in (
@@ -245,3 +108,100 @@ def test_only_an_install_of_claude_for_one_project_makes_copilot_drop_hooks_ther
         user.ours("install", "claude", "--project", "--yes")
     user.ask(QUESTION)
     assert (tmp_path / "ran").exists() != is_installed
+
+
+INSPECTION = "Inspect the racks."
+DELEGATED = {"description": "Inspect racks", "prompt": INSPECTION}
+SUBAGENTS = {
+    "qwen": Call("agent", {**DELEGATED, "subagent_type": "general-purpose"}),
+    "opencode": Call("task", {**DELEGATED, "subagent_type": "general"}),
+    "kilo": Call("task", {**DELEGATED, "subagent_type": "general"}),
+}
+
+
+def kept(user: User, kind: str, expected: set[str]) -> set[str]:
+    """Return the agents of the texts of a kind in the project's memory, which are these, each once."""
+    with SessionMemoryStore(user.project / "memory/agent_session_memory.db") as store:
+        store.start_background_work()  # stores what waits
+        eventually(lambda: expected <= {one.content for one in store.search_scoped(Scope(kind)).results})
+        found = store.search_scoped(Scope(kind)).results
+    assert sorted(one.content for one in found) == sorted(expected)
+    return {one.agent_id for one in found}
+
+
+@pytest.mark.parametrize("name", SUBAGENTS)
+def test_a_sub_agents_report_is_kept_and_its_task_is_not_taken_for_a_prompt(
+    name: str, tmp_path: Path, model: Model
+) -> None:
+    user = user_of(name, tmp_path, model)
+    model.script |= {TASK: [SUBAGENTS[name], STORED], INSPECTION: [REPORT["content"] + " It is behind the printers."]}
+    user.ours("install", name, "--yes")
+    user.ask(TASK)
+    assert kept(user, "report", {REPORT["content"] + " It is behind the printers."}) == {
+        SUBAGENTS[name].arguments["subagent_type"]
+    }
+    kept(user, "working_memory", {STORED.strip()})
+    kept(user, "input_prompt", {TASK})
+
+
+SUMMARY = "The nightly import fails because the disk is full. Its scratch folder has to move."
+
+
+@pytest.mark.parametrize("name", ["opencode", "kilo"])
+def test_the_summary_of_a_compacted_conversation_is_kept_as_its_state(name: str, tmp_path: Path, model: Model) -> None:
+    user = user_of(name, tmp_path, model)
+    user.ours("install", name, "--yes")
+
+    def turn(messages: Messages) -> str | Call:
+        is_asked = "context was compacted" in json.dumps(messages[-1])
+        model.tokens = 1_000 if is_asked else 199_900  # of 200,000
+        return SUMMARY if is_asked else in_shell(name, "true", "Look")
+
+    model.script |= {QUESTION: turn}
+    user.ask(QUESTION)
+    kept(user, "session_context", {SUMMARY})
+    kept(user, "input_prompt", {QUESTION})
+
+
+def test_the_summary_of_a_compacted_conversation_in_qwen_is_kept_as_its_state(tmp_path: Path, model: Model) -> None:
+    user = user_of("qwen", tmp_path, model)
+    user.ours("install", "qwen", "--yes")
+    model.tokens, model.script = 50_000, {QUESTION: [ANSWER * 200]}
+    user.ask(QUESTION)
+    model.script = {QUESTION: lambda _: f"<analysis>Well.</analysis><state_snapshot>{SUMMARY}</state_snapshot>"}
+    user.run(user.command, "--continue", *user.driven.words, "/compress")
+    kept(user, "session_context", {SUMMARY})
+    kept(user, "input_prompt", {QUESTION})
+
+
+@pytest.mark.parametrize("name", ["gemini", "copilot", "opencode"])
+def test_the_words_for_the_memory_can_be_typed(name: str, tmp_path: Path, model: Model) -> None:
+    user = user_of(name, tmp_path, model)
+    user.ours("install", name, "--yes", *user.driven.flags)
+    model.script |= {"Do not remember this session.": [ANSWER], "remember: Rack 7 has no fan.": [STORED]}
+    user.ask("Do not remember this session.")
+    user.ask("remember: Rack 7 has no fan.")
+    kept(user, "working_memory", {STORED.strip()})
+    assert kept(user, "report", {"Rack 7 has no fan."}) == {"user"}
+    kept(user, "input_prompt", set())
+
+
+@pytest.mark.parametrize("name", ["copilot", "grok"])
+def test_a_client_that_also_reads_the_hooks_for_claude_code_stores_each_event_once(
+    name: str, tmp_path: Path, model: Model
+) -> None:
+    user = user_of(name, tmp_path, model)
+    of_claude = json.dumps(hooks.added({}, NAME, hooks.handlers_for(NAME)))
+    for place, text in (
+        (user.home / ".copilot/config.json", json.dumps({"trusted_folders": [str(user.project)]})),
+        (user.home / ".claude/settings.json", of_claude),
+        (user.project / ".claude/settings.json", of_claude),
+    ):
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(text, encoding="utf-8")
+    user.ours("install", "claude", "--project", "--yes")
+    user.ours("install", name, "--yes")
+    model.script |= {TASK: [STORED]}
+    user.ask(TASK)
+    kept(user, "working_memory", {STORED.strip()})
+    kept(user, "input_prompt", {TASK})
