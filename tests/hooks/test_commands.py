@@ -454,13 +454,27 @@ HEARD = {
             {"session_id": "s", "compact_summary": "All is done."},
         ),
     ],
-    "copilot": [({"sessionId": "s", "prompt": "Go on."}, {"session_id": "s", "prompt": "Go on."})],
+    "copilot": [
+        ({"sessionId": "s", "prompt": "Go on."}, {"session_id": "s", "prompt": "Go on."}),
+        (
+            {"sessionId": "own", "prompt": "Look.", "parentAgentId": "s"},
+            {"session_id": "own", "prompt": ""},
+        ),
+        (
+            {"sessionId": "s", "response": "Done.", "agentType": "explore", "parentAgentId": "s"},
+            {"session_id": "s", "prompt": "", "last_assistant_message": "Done.", "agent_type": "explore"},
+        ),
+    ],
     "grok": [
         (
             {"hookEventName": "stop", "session_id": "s", "lastAssistantMessage": "Done."},
             {"session_id": "s", "last_assistant_message": "Done."},
         ),
         ({"hookEventName": "stop", "session_id": "s", "reason": "shutdown"}, {"session_id": "s"}),
+        (
+            {"session_id": "own", "prompt": "Look.", "subagentType": "explore"},
+            {"session_id": "own", "prompt": "", "agent_type": "explore"},
+        ),
     ],
     "cline": [
         (

@@ -116,6 +116,8 @@ SUBAGENTS = {
     "qwen": Call("agent", {**DELEGATED, "subagent_type": "general-purpose"}),
     "opencode": Call("task", {**DELEGATED, "subagent_type": "general"}),
     "kilo": Call("task", {**DELEGATED, "subagent_type": "general"}),
+    "copilot": Call("task", {**DELEGATED, "agent_type": "general-purpose", "name": "racks", "mode": "sync"}),
+    "grok": Call("spawn_subagent", {**DELEGATED, "subagent_type": "general-purpose"}),
 }
 
 
@@ -137,9 +139,8 @@ def test_a_sub_agents_report_is_kept_and_its_task_is_not_taken_for_a_prompt(
     model.script |= {TASK: [SUBAGENTS[name], STORED], INSPECTION: [REPORT["content"] + " It is behind the printers."]}
     user.ours("install", name, "--yes")
     user.ask(TASK)
-    assert kept(user, "report", {REPORT["content"] + " It is behind the printers."}) == {
-        SUBAGENTS[name].arguments["subagent_type"]
-    }
+    (agent,) = kept(user, "report", {REPORT["content"] + " It is behind the printers."})
+    assert agent in SUBAGENTS[name].arguments.values()
     kept(user, "working_memory", {STORED.strip()})
     kept(user, "input_prompt", {TASK})
 

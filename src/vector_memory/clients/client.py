@@ -80,7 +80,8 @@ def last_answer(read: Callable[[Path], Transcript | None], transcript: object) -
     for _ in range(ATTEMPTS if isinstance(transcript, str) else 0):
         with suppress(OSError, FormatError):
             found = read(Path(str(transcript)))
-            last = found.said[-1] if found and found.said else None
+            said = [one for one in found.said if one.kind is not MemoryKind.REPORT] if found else []
+            last = said[-1] if said else None
             if last and last.kind is MemoryKind.WORKING_MEMORY:
                 return {"last_assistant_message": last.content}
         time.sleep(PAUSE_SECONDS)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from vector_memory.clients.client import Client, CommandHooks, entry_with, in_home, last_answer, sessions_below
 from vector_memory.clients.reading.conversation import Message, Transcript, TranscriptConversation
@@ -110,6 +111,13 @@ def _note_event(conversation: TranscriptConversation, number: int, line: Line) -
         conversation.summary(data["summaryContent"], time_of(number, line), line_id=_id_of(line))
 
 
+def copilot_answer(reported: Mapping[str, Any]) -> dict[str, str]:
+    """Return the answer of a session. What hooks report of a sub-agent is its response; its task is no prompt."""
+    if "parentAgentId" in reported:
+        return {"prompt": ""}
+    return last_answer(copilot_session, reported.get("transcriptPath"))
+
+
 def copilot_hooks(commands: Mapping[str, str]) -> dict[str, str]:
     """Return the file with these hooks."""
     hooks = {event: [{"type": "command", "bash": command, "timeoutSec": 5}] for event, command in commands.items()}
@@ -131,9 +139,19 @@ CLIENT = Client(
     hooks=in_home(".copilot", "hooks", "COPILOT_HOME"),
     command_hooks=CommandHooks(
         "copilot-cli",
-        events={"start": "sessionStart", "prompt": "userPromptSubmitted", "answer": "agentStop"},
-        fields={"session_id": "sessionId", "prompt": "prompt"},
-        find=lambda reported: last_answer(copilot_session, reported.get("transcriptPath")),
+        events={
+            "start": "sessionStart",
+            "prompt": "userPromptSubmitted",
+            "answer": "agentStop",
+            "subagent": "subagentStop",
+        },
+        fields={
+            "session_id": "sessionId",
+            "prompt": "prompt",
+            "last_assistant_message": "response",
+            "agent_type": "agentType",
+        },
+        find=copilot_answer,
         answer=lambda _, context: json.dumps({"additionalContext": context}),
         texts=copilot_hooks,
     ),

@@ -6,12 +6,14 @@ A sub-agent has a session of its own; `subagents/<its id>/meta.json` in the one 
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from vector_memory.clients.client import Client, CommandHooks, OwnMemory, in_home, in_project, sessions_below
 from vector_memory.clients.reading.conversation import Transcript, TranscriptConversation
-from vector_memory.clients.reading.lines import Line, field_of, heard, read_lines, read_object, time_in_ms
+from vector_memory.clients.reading.lines import FormatError, Line, field_of, heard, read_lines, read_object, time_in_ms
 from vector_memory.domain.user_files import folder_of_user
 from vector_memory.domain.validation import MAX_IDENTIFIER
 
@@ -86,6 +88,16 @@ class _UpdateReading:
 grok_home = partial(folder_of_user, ".grok", "GROK_HOME")
 
 
+def grok_subagent(reported: Mapping[str, Any]) -> dict[str, str]:
+    """Return the session of a sub-agent's report, which names its own; its task is no prompt."""
+    if "subagentType" not in reported:
+        return {}
+    about: Line = {}
+    with suppress(OSError, FormatError, IndexError):  # what it says of a task has no path
+        about = _about_subagent(Path(str(reported.get("transcript_path"))), str(reported.get("session_id")))
+    return {"prompt": "", "session_id": str(about.get("parent_session_id") or reported.get("session_id") or "")}
+
+
 def grok_hooks(commands: Mapping[str, str]) -> dict[str, str]:
     """Return the file with these hooks."""
     hooks = {
@@ -113,8 +125,14 @@ CLIENT = Client(
     hooks=in_home(".grok", "hooks", "GROK_HOME"),
     command_hooks=CommandHooks(
         AGENT,
-        events={"prompt": "UserPromptSubmit", "answer": "Stop"},
-        fields={"session_id": "session_id", "prompt": "prompt", "last_assistant_message": "lastAssistantMessage"},
+        events={"prompt": "UserPromptSubmit", "answer": "Stop", "subagent": "SubagentStop"},
+        fields={
+            "session_id": "session_id",
+            "prompt": "prompt",
+            "last_assistant_message": "lastAssistantMessage",
+            "agent_type": "subagentType",
+        },
+        find=grok_subagent,
         answer=None,  # it discards it, and a Stop that is answered makes it go on
         texts=grok_hooks,
     ),
