@@ -142,7 +142,7 @@ def test_a_public_benchmark_measures_every_way_and_the_real_server(monkeypatch: 
 def test_a_run_older_than_the_code_that_ranks_is_marked_in_the_tables(tmp_path: Path) -> None:
     tables = import_module("result_tables")
     page = "<!-- public ranking: begin -->\n<!-- public ranking: end -->\n"
-    source = next(tables.RESULTS.glob("locomo_turns.json"))
+    source = next(tables.RESULTS.glob("locomo10_turns.json"))
     result = json.loads(source.read_text("utf-8"))
     result["run"]["code"] = tables.code_digest()
     (tmp_path / source.name).write_text(json.dumps(result))
@@ -150,7 +150,7 @@ def test_a_run_older_than_the_code_that_ranks_is_marked_in_the_tables(tmp_path: 
     result["run"]["code"] = "older"
     (tmp_path / source.name).write_text(json.dumps(result))
     marked = tables.filled(page, tmp_path)
-    assert f"| locomo_turns {tables.STALE} |" in marked
+    assert f"| locomo10_turns {tables.STALE} |" in marked
     assert tables.NOTE in marked
 
 

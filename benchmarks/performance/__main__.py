@@ -2,8 +2,8 @@
 
 uv run --group benchmark benchmarks/performance [PART ...] [--passages N ...] [--files DIR] [--json FILE] [--docs]
 
-Parts: start, tools, store, receipt, receipts, lock, processes, search; default: all of these. Searching is measured once for each
-number of passages, in a file made by benchmarks/scale.py, which is kept if --files names a folder. Beside ours in the
+Parts: start, tools, store, receipt, receipts, lock, processes, search; default: all of these. Searching is measured
+once for each number of passages, in a file made by benchmarks/scale.py, which is kept if --files names a folder. In the
 same run: a FastMCP server with one empty tool, the original server's search, vec0 by itself, and a matrix product.
 --docs writes the tables into docs/lab/performance.md and the plots into docs/images.
 
@@ -50,7 +50,7 @@ PASSAGES = (1_000, 10_000, 100_000, 1_000_000)
 PROCESSES = 8
 STORES = 50
 CHARACTERS_PER_TOKEN = 4.72
-"""Of the list of tools, measured with cl100k_base."""
+"""Of the list of all session tools, measured with cl100k_base."""
 
 Report = dict[str, Any]
 

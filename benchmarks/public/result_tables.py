@@ -261,50 +261,34 @@ def tests(_results: Results) -> str:
 def figures(_results: Results) -> str:
     """Say what the server takes, of one run, beside what the original server's documents say."""
     run = json.loads(FIGURES.read_text("utf-8"))
-    machine, receipt, tools = run["machine"], run["receipt"]["before the vectors"], run["tools"]
-    start = run["start"][OURS]
+    machine, start, receipt = run["machine"], run["start"][OURS], run["receipt"]["before the vectors"]
     passages = max(map(int, run["search"]))
     scopes = run["search"][str(passages)]["searches"]
-
-    def search(grain: str) -> str:
-        found = [scopes[scope][grain] for scope in ("session of about 2,500", "one kind, everything")]
-        return " / ".join(f"{one['p50'] + one['embedding p50']:.0f}" for one in found)
-
+    receipts = [receipt[f"receipt of a {text}, processor time"] for text in ("note", "report of 5,000 tokens")]
+    searches = [scopes[scope]["fine"] for scope in ("session of about 2,500", "one kind, everything")]
     rows = [
+        ["start, until the list of tools is answered", f"{start['tools/list answered']['p50'] / 1000:.1f} s", "5-7 s"],
+        ["start, until the first search is answered", f"{start['first search answered']['p50'] / 1000:.1f} s", "5-7 s"],
+        ["memory after a search", f"{start['MB, after a search']['p50']:.0f} MB", "160-440 MB"],
         [
-            "start, until the list of tools is answered",
-            f"{start['processor time until then']['p50'] / 1000:.1f} s",
-            "5-7 s",
-        ],
-        [
-            "memory after start / with the model loaded",
-            " / ".join(f"{start[f'MB, {when}']['p50']:.0f}" for when in ("after tools/list", "model loaded")) + " MB",
-            "160-440 MB",
-        ],
-        [
-            "receipt of a note / of a report of 5,000 tokens",
-            " / ".join(
-                f"{receipt[f'receipt of a {text}, processor time']['p50']:.0f}"
-                for text in ("note", "report of 5,000 tokens")
-            )
-            + " ms",
+            "receipt of a note / of a report of 5,000 tokens, processor time",
+            " / ".join(f"{each['p50']:.0f}" for each in receipts) + " ms",
             "1-3 s",
         ],
-        *(
-            [f"{grain.partition(',')[0]} search of {passages:,} passages, one session / all", f"{search(grain)} ms", theirs]
-            for grain, theirs in (("fine", "200-500 ms"), ("medium", "500-1,500 ms"), ("coarse, best", "50-200 ms"))
-        ),
         [
-            "tokens of the list of tools",
-            ", ".join(f"{one['tokens']:,} ({one['tools']} tools, `{name}`)" for name, one in tools.items()),
+            f"fine search of {passages:,} passages, one session / all, processor time",
+            " / ".join(f"{each['p50'] + each['embedding p50']:.0f}" for each in searches) + " ms",
+            "200-500 ms",
+        ],
+        [
+            "tokens of the list of tools, `core` / `full`",
+            " / ".join(f"{run['tools'][profile]['tokens']:,}" for profile in ("core", "full")),
             "",
         ],
     ]
-    said = (
-        f"Medians of processor time; commit `{machine['commit']}`, {machine['CPUs']} CPUs ({machine['processor']}), "
-        f"load {machine['load before']} before the run."
-    )
-    return f"{table(['', 'vector-memory', 'original server, as documented'], rows)}\n\n{said}"
+    said = f"commit `{machine['commit']}`, {machine['CPUs']} CPUs ({machine['processor']})"
+    head = ["", "vector-memory", "original server, as documented"]
+    return f"{table(head, rows)}\n\nMedians of one run: {said}, load {machine['load before']} before it."
 
 
 TABLES: dict[str, Callable[[Results], str]] = {
