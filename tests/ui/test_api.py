@@ -486,13 +486,8 @@ def test_space_has_sizes_by_session_and_kind_and_what_is_superseded(page: Ui, me
     assert space["superseded"] == [["working_memory", 1, len("The writer is slow.")]]
 
 
-def test_a_file_is_not_shrunk_without_the_room_that_it_needs(
-    page: Ui, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
-) -> None:
-    if pytestconfig.option.engine != "sqlite":
-        assert page.get("space")["room"] is None
-        assert page.change("space").status_code == 503
-        return
+@pytest.mark.sqlite("a file")
+def test_a_file_is_not_shrunk_without_the_room_that_it_needs(page: Ui, monkeypatch: pytest.MonkeyPatch) -> None:
     room = page.get("space")["room"]
     assert room["needed"] == 2 * (room["size"] - room["unused"])
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(free=room["needed"] - 1))

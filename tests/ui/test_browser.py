@@ -331,6 +331,7 @@ def test_a_list_says_that_it_is_being_fetched(shown: Shown, monkeypatch: pytest.
     assert shown.locator("text=Fetching").count() == 0
 
 
+@pytest.mark.sqlite("a file")
 def test_space_names_what_is_large_and_what_may_be_deleted_and_shrinks_the_file(
     shown: Shown, filled: SessionMemoryStore, tmp_path: Path
 ) -> None:
