@@ -226,8 +226,7 @@ class MemoryQueries(OverVectors):
             seen = list((yield from self.origins.steps(report_ids)))
         sql = f"""
             select m.id, cast({{about_report:m}} as bigint) as report_id, m.agent_id, m.created_at, m.metadata,
-                m.trust,
-                substr(m.content, 1, %(characters)s) as beginning
+                m.trust, substr(m.content, 1, %(characters)s) as beginning
             from session_memories m {{indexed_by:idx_observed_report}}
             where {{visible:m}} and m.memory_type = '{MemoryKind.REPORT_OBSERVATION}'
                 and {{about_report:m}} {{among_texts:reports}} and {condition.sql}
