@@ -88,7 +88,8 @@ def test_what_is_not_known_is_left_out_and_can_be_reached(store: SessionMemorySt
         ("Who owns ann@example.org?", "bob@example.org is Bob's.", Fit.OTHER),
         ("What happened on May 3?", "On 3 May 2026 it rained.", Fit.WHOLE),
         ("What happened on May 3, 2025?", "On 3 May 2026 it rained.", Fit.OTHER),
-        ("What happened on May 3?", "It rained.", Fit.LACKING),
+        ("What happened on May 3?", "It rained.", Fit.UNDATED),
+        ("What did error 4021 mean on May 3?", "Its meaning is unknown.", Fit.LACKING),
         ("How many disks has it?", "It has six disks.", Fit.WHOLE),
         (
             "How many disks has it?",

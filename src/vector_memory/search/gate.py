@@ -181,11 +181,15 @@ def stems_in(text: str) -> set[str]:
 
 
 class Fit(IntEnum):
-    """How well a passage has the deciding words. `OTHER`: it has different ones in their place."""
+    """How well a passage has the deciding words. `OTHER`: it has different ones in their place.
+
+    `UNDATED`: it lacks only the day, and names no other. Most texts are of the day on which they were written.
+    """
 
     OTHER = 0
     LACKING = 1
-    WHOLE = 2
+    UNDATED = 2
+    WHOLE = 3
 
 
 def parts_of(query: str, spans: Sequence[Span]) -> tuple[tuple[int, ...], ...]:
@@ -256,7 +260,7 @@ def found_nowhere(query: str, texts: Iterable[str]) -> list[str]:
 def day_in(day: str, text: str) -> Fit:
     """Return whether a text has a day, no day or another one."""
     named = set(terms.days_in(text))
-    return Fit.WHOLE if named & {day, f"~{day[5:]}"} else Fit.OTHER if named else Fit.LACKING
+    return Fit.WHOLE if named & {day, f"~{day[5:]}"} else Fit.OTHER if named else Fit.UNDATED
 
 
 def shape_of(word: str) -> str:

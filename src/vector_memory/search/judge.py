@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.answers.forms import FORM
+from vector_memory.answers.mapping import no_such_session
 from vector_memory.domain import MatchLevel, MemoryKind, Page, Scope, State, best_of
 from vector_memory.embedding.description import UNKNOWN
 from vector_memory.embedding.token_states import Compared
@@ -210,7 +211,8 @@ def gated(found: SearchHits, question: Question, levels: list[MatchLevel]) -> tu
             others.add(place)
         if fit is not gate.Fit.WHOLE:
             levels[place] = "related" if levels[place] == "strong" else levels[place]
-        elif place < gate.LOOKED_AT and hit.id in found.compared:
+        answers = fit is gate.Fit.WHOLE or (fit is gate.Fit.UNDATED and not others)
+        if answers and place < gate.LOOKED_AT and hit.id in found.compared:
             evidence = question.calibration.evidence(hit.similarity or 0.0, hit.late)
             first.append((evidence, found.compared[hit.id].nearest))
     tells = bool(found.compared) and question.calibration.tells_weak
@@ -372,7 +374,7 @@ def nothing_stored(reader: Reader, scope: Scope) -> str:
         held = reader.memories.count_by(Scope(session_id=scope.session_id), "kind")
         known = {MemoryKind(name): count for name, count in held.items() if name in set(MemoryKind)}
         if not known:
-            return f"{said} {messages.no_such_session(reader, scope.session_id)}"
+            return f"{said} {no_such_session(reader, scope.session_id)}"
         return f"{said} This session has {messages.kinds_in_words(known)}."
     count = reader.memories.count(Scope(scope.kind))
     return f"{said} Without filters there {'is' if count == 1 else 'are'} {count:,}." if count else said

@@ -1,12 +1,10 @@
 """The sentences of search answers. They name filters without their values, which are the caller's own words."""
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 
 from vector_memory.answers.forms import FORM
-from vector_memory.domain import ANY, MemoryKind, Scope
+from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.text import counted
-from vector_memory.storage.base import Reader
 from vector_memory.storage.queries.memories import Hidden
 from vector_memory.storage.spelling import Spelling
 
@@ -56,19 +54,6 @@ def noun_of(kind: MemoryKind | None) -> str:
 def kinds_in_words(counts: Mapping[MemoryKind, int]) -> str:
     """List how many memories of each kind there are, and which tool finds them."""
     return ", ".join(f"{counted(count, *NOUNS[kind][:2])} ({NOUNS[kind][2]})" for kind, count in counts.items())
-
-
-NAMES_COMPARED = 1_000
-"""Of how many sessions, the latest, the ids are compared with one that nobody has."""
-
-
-def no_such_session(reader: Reader, session_id: str | None) -> str:
-    """Report that nothing is stored in a session, and which session has nearly the same id."""
-    names, _ = reader.sessions.find_names("session_id", "", Scope(as_of=ANY), NAMES_COMPARED)
-    known = {name.casefold(): name for name in reversed(names) if name != session_id}
-    near = get_close_matches((session_id or "").casefold(), known, 1)
-    nearest = f' The nearest id is "{known[near[0]]}".' if near else ""
-    return f"Nothing is stored in this session: list_sessions lists the sessions.{nearest}"
 
 
 IN_TIME = "a server computes them in the background, or `vector-memory backfill` at once"
