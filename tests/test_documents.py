@@ -114,7 +114,7 @@ def test_the_context_of_a_task_contains_all_prompts_of_the_session_and_the_lates
 def test_a_session_without_context_says_so(store: SessionMemoryStore) -> None:
     context = store.load_session_context_for_task("nobody", 1)
     assert context.session_context is None
-    assert "No session context" in (context.message or "")
+    assert "Nothing is stored in this session" in (context.message or "")
 
 
 def test_an_exported_document_has_front_matter_and_its_text_unchanged(

@@ -230,7 +230,7 @@ def test_a_killed_run_leaves_an_intact_file_and_the_next_one_finishes(template: 
 
 
 def test_servers_with_the_old_model_search_and_store_during_the_change_and_nothing_is_lost(tmp_path: Path) -> None:
-    with Server(tmp_path, VECTOR_MEMORY_EMBEDDING_DIM="64") as server:
+    with Server(tmp_path, VECTOR_MEMORY_EMBEDDING_DIM="64", VECTOR_MEMORY_UNDO_HOURS="0") as server:
         path = server.hello().path
 
         def store(number: int) -> dict[str, Any]:

@@ -149,7 +149,7 @@ def test_a_deleted_text_can_be_stored_again_and_is_then_not_brought_back_twice(s
     with pytest.raises(DuplicateMemoryError):
         report(store)
     with pytest.raises(ValidationError, match="was stored again"):
-        store.end_hold(number, accepted=True)
+        store.holding.accept_one(number)
     assert holding(store).accept([number]) == []
     store.delete_memory(again, by=AGENT)
     assert holding(store).accept([number, again]) == [number, again]
@@ -232,7 +232,7 @@ def test_people_see_what_agents_deleted_in_their_review_and_can_erase_it(store: 
     (line,) = store.review_for_people(None, 20).held
     assert (line.held, line.held_for, line.id) == ("deleted", AGENT, number)
     assert line.held_until is not None
-    store.end_hold(number, accepted=False)
+    store.holding.reject_one(number)
     assert rows(store) == 0
 
 
@@ -244,7 +244,7 @@ def test_an_export_lacks_a_deleted_memory_and_imported_it_stays_deleted_for_sour
     assert store.export_memories(stream).memories == 0
     assert b"Where is it" not in stream.getvalue()
     stream.seek(0)
-    store.end_hold(1, accepted=False)
+    store.holding.reject_one(1)
     store.import_memories(stream)
     assert store.batches.new_among([said]) == ([], 1)
     assert store.search_scoped(Scope()).total_results == 0

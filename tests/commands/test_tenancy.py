@@ -99,7 +99,7 @@ def test_what_cannot_be_done_is_refused_with_what_to_do(run: Run, folder: Path, 
 
 
 def test_without_a_data_folder_the_flag_is_named(run: Run) -> None:
-    for command in (["namespace", "list"], ["token", "list"], ["audit"]):
+    for command in (["namespace", "list"], ["token", "list"]):
         ended = run(*command)
         assert (ended.code, "--data-dir" in ended.err) == (2, True)
 

@@ -39,9 +39,10 @@ MODEL = "insert into embedding_models values (1, 'toy', %(length)s, 'fp32', 'toy
 FILL = """
 insert into session_memories (
     id, memory_type, agent_id, session_id, session_iter, task_code, content, content_length, content_bytes, tags,
-    metadata, came_from, content_hash, created_at, updated_at, accessed_at, access_count, auto_chunk, chunk_count, turn
+    metadata, came_from, trust, content_hash, created_at, updated_at, accessed_at, access_count, auto_chunk,
+    chunk_count, turn
 )
-select i, 'input_prompt', 'a', 's', 1, %(task)s, 'text', 4, 4, '{}', '{}', '{}', i::text, '2026', '2026', '2026', 0,
+select i, 'input_prompt', 'a', 's', 1, %(task)s, 'text', 4, 4, '{}', '{}', '{}', 0, i::text, '2026', '2026', '2026', 0,
     false, 0, i
 from unnest(%(ids)s::bigint[]) i
 """

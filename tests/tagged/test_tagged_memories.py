@@ -418,11 +418,11 @@ def test_a_clean_up_counts_the_remaining_notes_although_another_process_deletes_
     fill(toy_store, ages=[90, 80, 70], uses=[0, 0, 0])
     delete_each = Deletion.delete_each
 
-    def late(deletion: Deletion, memory_ids: Sequence[int]) -> tuple[int, int]:
+    def late(deletion: Deletion, memory_ids: Sequence[int], by: str | None) -> tuple[int, int]:
         monkeypatch.undo()
         with SessionMemoryStore(tmp_path / "toy.db", embedder=ToyEngine()) as other:
             other.tagged.clear(days_old=30, max_to_keep=1)
-        return delete_each(deletion, memory_ids)
+        return delete_each(deletion, memory_ids, by=by)
 
     monkeypatch.setattr(Deletion, "delete_each", late)
     answer = toy_store.tagged.clear(days_old=30, max_to_keep=1)

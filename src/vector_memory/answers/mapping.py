@@ -3,13 +3,14 @@
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
+from difflib import get_close_matches
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from vector_memory.answers import models
 from vector_memory.answers.budget import cut
-from vector_memory.domain import AsOf, MemoryKind, Scope, Way
+from vector_memory.domain import ANY, AsOf, MemoryKind, Scope, Way
 from vector_memory.storage.base import Reader
 from vector_memory.storage.connection import Steps, read
 from vector_memory.storage.queries.evidence import EvidenceOf
@@ -77,6 +78,19 @@ def came(source: Origin) -> dict[str, Any]:
     plain = {"token", *(("by", "client") if source.came_from.get("by") == Way.TOOL else ())}
     came_from = {name: value for name, value in source.came_from.items() if name not in plain}
     return {"came_from": came_from or None, "trust": source.trust}
+
+
+SESSIONS_COMPARED = 1_000
+"""Of how many sessions, the latest, the ids are compared with one that nobody has."""
+
+
+def no_such_session(reader: Reader, session_id: str | None) -> str:
+    """Report that nothing is stored in a session, and which session has nearly the same id."""
+    names, _ = reader.sessions.find_names("session_id", "", Scope(as_of=ANY), SESSIONS_COMPARED)
+    known = {name.casefold(): name for name in reversed(names) if name != session_id}
+    near = get_close_matches((session_id or "").casefold(), known, 1)
+    nearest = f' The nearest id is "{known[near[0]]}".' if near else ""
+    return f"Nothing is stored in this session: list_sessions lists the sessions.{nearest}"
 
 
 def beginnings_note(entries: Sequence[models.StoredText]) -> str:

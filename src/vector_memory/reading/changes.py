@@ -15,7 +15,7 @@ from vector_memory.search import Retriever, SearchTimer
 from vector_memory.search.answer import COARSE, copies_of
 from vector_memory.search.copies import RUN, folded, whole_runs
 from vector_memory.search.judge import judged
-from vector_memory.search.messages import NO_CLOSE_MATCH, NO_MATCH, cut_short, no_such_session, with_counts
+from vector_memory.search.messages import NO_CLOSE_MATCH, NO_MATCH, cut_short, with_counts
 from vector_memory.search.rank import Hit
 from vector_memory.search.retrieval import find_among, note_on_missing
 from vector_memory.storage.base import Reader, Storage
@@ -71,7 +71,7 @@ class Changes:
             total = reader.memories.count(since)
             memories = reader.memories.changes_after(start, scope, page.limit)
             is_empty = not total and not reader.memories.count(Scope(session_id=scope.session_id, as_of=ANY))
-            unknown = no_such_session(reader, scope.session_id) if is_empty else None
+            unknown = mapping.no_such_session(reader, scope.session_id) if is_empty else None
             found, superseded = self._found(reader, since, memories, length)
 
         def build(budget: ResponseBudget) -> ChangesResult:

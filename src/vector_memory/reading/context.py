@@ -11,7 +11,6 @@ from vector_memory.domain import ANY, MemoryKind, Scope, validation
 from vector_memory.domain.text import counted
 from vector_memory.reading.documents import AccessRecorder
 from vector_memory.search import Retriever
-from vector_memory.search.messages import no_such_session
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Memory
 
@@ -100,7 +99,7 @@ class Gathered:
         ]
         entries = [*{entry.id: entry for entry in reversed(found)}.values()][::-1]
         is_known = entries or self._observations or reader.memories.count(replace(session, as_of=ANY))
-        self._unknown = "" if is_known else f" {no_such_session(reader, session.session_id)}"
+        self._unknown = "" if is_known else f" {mapping.no_such_session(reader, session.session_id)}"
         self._hidden, by = mapping.superseded_in(reader, session, [entry.id for entry in entries])
         self.in_order: list[StoredText] = [
             entry.model_copy(update={"superseded_by": by.get(entry.id, [])}) for entry in entries

@@ -4,12 +4,11 @@ from dataclasses import asdict, replace
 
 from vector_memory.answers import overview
 from vector_memory.answers.budget import ResponseBudget, fitting_values
-from vector_memory.answers.mapping import memory_entry, succession_of, superseded_in
+from vector_memory.answers.mapping import memory_entry, no_such_session, succession_of, superseded_in
 from vector_memory.answers.models import MemoryEntry
 from vector_memory.domain import ANY, Scope, State
 from vector_memory.domain.text import counted
 from vector_memory.domain.validation import LARGEST, MAX_IDENTIFIER, MAX_LIMIT, check_label, check_range, parse_id
-from vector_memory.search.messages import no_such_session
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Moment, NamedBy, SessionCounts, Size
 

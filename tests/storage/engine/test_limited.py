@@ -38,9 +38,9 @@ REFUSED = """
     vectors.next_leased vectors.next_without_vectors vectors.passages vectors.passages_of
 
     add_chunks add_evidence add_links add_model add_passages add_deletions add_vectors bring_back count_tag
-    defer_missing_vectors discard_vectors end_leases expire forget_deletion hold insert_row keep note_deletion link
-    next_ids note_progress raise_last_ids refresh release_leases remove_links renew_leases replace_vectors
-    set_tag_vectors set_tags set_deletions settle take_over unlink
+    defer_missing_vectors discard_vectors end_leases expire forget_deletion forget_tags hold insert_row keep
+    note_deletion link next_ids note_progress raise_last_ids refresh release_leases remove_links renew_leases
+    replace_vectors rewrite set_tag_vectors set_tags set_deletions settle take_over unlink
 
     change.release_lease change.take_lease change.without_states keywords.add keywords.clear keywords.fill
     keywords.index_again keywords.memories_in keywords.remove keywords.units_of portions.add_blocks
