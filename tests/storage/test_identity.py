@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -167,6 +168,26 @@ def test_a_moved_database_keeps_its_log_while_another_server_has_it_open(databas
     path.with_name("moved.db").rename(path)
     add(database, "second")
     assert texts(database) == ["first", "second"]
+
+
+def test_a_new_file_is_closed_before_another_thread_opens_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing it later would drop the locks of that thread's connection."""
+    first, second, close = Database(path, dimensions=4), Database(path, dimensions=4), os.close
+    other = threading.Thread(target=add, args=(second, "other"))
+
+    def close_late(descriptor: int) -> None:
+        monkeypatch.undo()
+        other.start()
+        other.join(0.3)
+        close(descriptor)
+
+    monkeypatch.setattr(os, "close", close_late)
+    add(first, "first")
+    other.join()
+    assert is_locked(path, identity.SHARED)
+    assert sorted(texts(first)) == ["first", "other"]
+    for one in (first, second):
+        one.close()
 
 
 def test_no_database_is_created_next_to_an_orphaned_log(path: Path, tmp_path: Path) -> None:

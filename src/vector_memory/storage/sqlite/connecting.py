@@ -5,6 +5,7 @@ import errno
 import logging
 import os
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -54,6 +55,10 @@ def require_safe_sqlite() -> None:
         )
 
 
+CREATING = threading.Lock()
+"""Held until a new file is closed: closing it would drop the locks of a connection that another thread has opened."""
+
+
 def create_private_file(path: Path) -> bool:
     """Create the file for its owner only; False: it exists by now and is not touched.
 
@@ -62,7 +67,8 @@ def create_private_file(path: Path) -> bool:
     try:
         make_private_folders(path.parent)
         keep_out_of_git(path)
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        with CREATING:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         return False
     except OSError as error:
@@ -103,7 +109,8 @@ def is_there(path: Path) -> bool:
         require_no_orphaned_log(path)
         if os.path.lexists(path) and not path.is_file():
             raise DatabaseError("The database path is not a file: choose another --database-path.")
-        return path.is_file()
+        with CREATING:
+            return path.is_file()
     except PermissionError as error:
         raise DatabaseError(INACCESSIBLE) from error
 
