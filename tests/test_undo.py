@@ -152,7 +152,27 @@ def test_a_deleted_text_can_be_stored_again_and_is_then_not_brought_back_twice(s
         store.holding.accept_one(number)
     assert holding(store).accept([number]) == []
     store.delete_memory(again, by=AGENT)
-    assert holding(store).accept([number, again]) == [number, again]
+    assert holding(store).accept([number, again]) == [again]
+    assert (deleted(store), rows(store)) == ([number], 2)
+
+
+def test_what_an_agent_deletes_and_stores_many_times_is_brought_back_once(store: SessionMemoryStore) -> None:
+    for _ in range(100):
+        store.delete_memory(report(store), by=AGENT)
+    assert holding(store).accept(deleted(store)) == [100]
+    assert (store.count_memories(), len(deleted(store))) == (1, 99)
+
+
+def test_a_prompt_that_was_said_at_other_times_too_is_brought_back(store: SessionMemoryStore) -> None:
+    said = [
+        NewMemory.of("input_prompt", "Continue.", session_id="s", created_at=f"2026-01-0{day}T08:00Z")
+        for day in (1, 2, 3)
+    ]
+    store.batches.store(said)
+    for number in (1, 2):
+        store.delete_memory(number, by=AGENT)
+    assert holding(store).accept([1, 2]) == [1, 2]
+    assert store.count_memories() == 3
 
 
 def test_a_source_that_is_read_again_does_not_bring_a_deleted_text_back_nor_after_it_was_erased(

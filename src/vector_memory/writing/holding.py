@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from vector_memory.answers.models import Result
-from vector_memory.domain import STORED, Scope, derived_from
+from vector_memory.domain import STORED, MemoryKind, Scope, derived_from
 from vector_memory.domain.validation import parse_id
 from vector_memory.errors import NotFoundError, ValidationError, no_memory
 from vector_memory.storage.base import Reader, Storage
@@ -54,15 +54,18 @@ class Holding:
     def accept(self, memory_ids: Collection[int]) -> list[int]:
         """Release held memories, and return them. Raises NotFoundError.
 
-        What was deleted stays so if its text was stored again.
+        What was deleted stays so if its text was stored again, even if that was deleted and is released too.
         """
         with self._storage.write() as writer:
             held = require_held(writer, memory_ids)
             deleted = [number for number, one in held.items() if one.held == DELETED]
-            memories = [one.memory for one in Portions(writer).whole(deleted, bare=True)]
-            again = {one.id for one in memories if writer.memories.find_copy(key_of(one)) is not None}
-            writer.bring_back(released := [number for number in held if number not in again])
-        return released
+            released = set(held).difference(deleted)
+            writer.bring_back(sorted(released))
+            for one in reversed(Portions(writer).whole(sorted(deleted), bare=True)):
+                if not is_stored_again(writer, one.memory):
+                    writer.bring_back([one.memory.id])
+                    released.add(one.memory.id)
+        return [number for number in held if number in released]
 
     def reject(self, memory_ids: Sequence[int]) -> list[int]:
         """Delete held memories for good, and return them. Raises NotFoundError."""
@@ -117,6 +120,13 @@ class Holding:
         """Take memories out of use, in every process, from its next call on."""
         with self._storage.write() as writer:
             writer.hold(memory_ids, QUARANTINED, why)
+
+
+def is_stored_again(reader: Reader, memory: Memory) -> bool:
+    """Return whether the text of a deleted memory was stored again. People repeat prompts: that is another memory."""
+    found = reader.memories.find_copy(key_of(memory))
+    is_same = memory.memory_type != MemoryKind.INPUT_PROMPT
+    return found is not None and (is_same or reader.memories.get(found).created_at == memory.created_at)
 
 
 def key_of(memory: Memory) -> dict[str, Any]:
