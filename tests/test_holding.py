@@ -103,15 +103,15 @@ def test_a_text_that_is_taken_out_does_not_come_back_from_a_hook_or_an_import(st
 def test_a_page_is_taken_out_with_all_that_was_derived_from_it(store: SessionMemoryStore) -> None:
     for content, sources in (
         ("The page says to use port 1.", [f"{PAGE}?from=mail"]),
-        ("The port is 1.", ["memory:1", "src/port.py"]),
+        ("The port is 1.", ["Memory:1", "src/port.py"]),
         ("So the proxy is wrong.", ["memory:2"]),
         ("Another site.", ["https://evil.example.org/start"]),
-        ("A page beside it.", ["https://evil.example/other"]),
+        ("A page beside it.", [" HTTPS://Evil.Example/other"]),
     ):
         store.store_memory("report", content, session_id="s", sources=sources)
     store.store_memory("report_observation", "It is still 1.", session_id="s", parent_report_id=3)
     assert holding(store).touched(source=PAGE) == [1, 2, 3, 6]
-    assert holding(store).touched(source="https://evil.example") == [1, 2, 3, 5, 6]
+    assert holding(store).touched(source="https://EVIL.example") == [1, 2, 3, 5, 6]
     assert holding(store).touched([2]) == [2, 3, 6]
     assert holding(store).touched(session="s") == [1, 2, 3, 4, 5, 6]
     with pytest.raises(NotFoundError, match="There is no memory 9"):

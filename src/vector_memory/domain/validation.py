@@ -133,6 +133,14 @@ def check_tags(value: Sequence[str] | None) -> tuple[str, ...]:
 
 MAX_SOURCES, MAX_SOURCE = 20, 500
 
+WITHOUT_CASE = re.compile(r"\A(?:https?://[^/?#]*|memory:)", re.IGNORECASE)
+"""Matches the part of a source in which case has no meaning."""
+
+
+def as_source(text: str) -> str:
+    """Return a source without spaces around it, as others name it who write a scheme or host in another case."""
+    return WITHOUT_CASE.sub(lambda found: found[0].lower(), text.strip())
+
 
 def check_sources(value: Sequence[str] | None) -> list[str]:
     """Return what a memory was derived from, without duplicates, in order. Raises ValidationError."""
@@ -140,7 +148,7 @@ def check_sources(value: Sequence[str] | None) -> list[str]:
         raise ValidationError('sources must be a list of strings, for example ["https://example.org/", "memory:12"].')
     if len(value or ()) > MAX_SOURCES:
         raise ValidationError(f"sources has {len(value or ()):,} entries: send at most {MAX_SOURCES}.")
-    return list(dict.fromkeys(check_label("each source", one, MAX_SOURCE) for one in value or ()))
+    return list(dict.fromkeys(as_source(check_label("each source", one, MAX_SOURCE)) for one in value or ()))
 
 
 NOT_JSON = (

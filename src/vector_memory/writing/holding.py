@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from vector_memory.answers.models import Result
 from vector_memory.domain import STORED, MemoryKind, Scope, derived_from
-from vector_memory.domain.validation import parse_id
+from vector_memory.domain.validation import as_source, parse_id
 from vector_memory.errors import NotFoundError, ValidationError, no_memory
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.queries.filters import DELETED
@@ -114,7 +114,7 @@ class Holding:
             for scope in (Scope(session_id=session, as_of=STORED), Scope(agent_id=agent, as_of=STORED)):
                 if scope.session_id or scope.agent_id:
                     chosen.update(reader.memories.ids(scope))
-            return sorted(with_derived(reader, chosen, source, token))
+            return sorted(with_derived(reader, chosen, source and as_source(source), token))
 
     def quarantine(self, memory_ids: Sequence[int], why: str) -> None:
         """Take memories out of use, in every process, from its next call on."""
