@@ -10,6 +10,7 @@ from vector_memory.errors import ValidationError
 from vector_memory.search.copies import repeats
 from vector_memory.storage.base import Storage, Writer
 from vector_memory.storage.postings import words_of
+from vector_memory.storage.queries.lifecycle import PENDING
 from vector_memory.storage.records import Memory
 from vector_memory.texts.structure import title_of
 from vector_memory.writing.background import BackgroundVectors
@@ -67,8 +68,10 @@ class Amending:
                 now = writer.memories.get(number)
                 if (now.title, now.chunk_count) != (before.title, before.chunk_count):
                     continue  # another process was faster: its words differ
-                after = changed(now, values)
+                after, awaits = self._writer.amended(changed(now, values))
                 lacks_vectors = writer.amend(after, words, utc_now())
+                if awaits is not None:
+                    writer.hold([number], PENDING, awaits)
                 if lacks_vectors:
                     self._background.defer(writer, number, promised=self._background.defers)
             if lacks_vectors:

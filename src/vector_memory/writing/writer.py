@@ -17,7 +17,7 @@ from vector_memory.domain.validation import as_title
 from vector_memory.settings import Redact, Settings, pending_rules, trust_rules
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.queries.deletions import covers
-from vector_memory.storage.records import Embedded, History, Links
+from vector_memory.storage.records import Embedded, History, Links, Memory
 from vector_memory.texts.redaction import redact, redact_within, require_no_secret, secrets_in
 from vector_memory.texts.structure import title_of
 from vector_memory.writing.background import BackgroundVectors
@@ -118,6 +118,23 @@ class MemoryWriter:
         """Return an imported memory with its mark, trusted as its export says, or by the rules, at `most` so far."""
         marked = screened(memory, (), self._rules[1])
         return replace(marked, trust=min(marked.trust if trust is None else trust, most.level))
+
+    def amended(self, memory: Memory) -> tuple[Memory, str | None]:
+        """Return a memory with the mark and the trust of its title and description, and what it awaits for them."""
+        new = NewMemory(
+            kind=MemoryKind(memory.memory_type),
+            agent_id=memory.agent_id,
+            session_id=memory.session_id,
+            content=memory.content,
+            metadata=memory.metadata,
+            title=memory.title,
+            description=memory.description,
+            came_from=memory.came_from,
+        )
+        marked = screened(new, *self._rules)
+        if marked.came_from == memory.came_from:
+            return memory, None
+        return replace(memory, came_from=marked.came_from, trust=min(memory.trust, marked.trust)), marked.awaits
 
     def redacts(self, *, captured: bool = False) -> bool:
         """Whether secrets are removed from what is stored. `captured`: by a hook or an import, not by an agent."""

@@ -215,18 +215,19 @@ class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterCha
         return chunk_ids
 
     def amend(self, memory: Memory, words: "Words | None", now: str) -> bool:
-        """Store a memory's new title, description, tags and metadata.
+        """Store a memory's new title, description, tags, metadata, origin and trust.
 
         `words`: those of all its units, if its title has changed. Returns whether its vectors embedded the title: then
         they are removed.
         """
         sql = """
             update session_memories set title = %(title)s, description = %(description)s, tags = %(tags)s,
-                metadata = %(metadata)s, updated_at = %(now)s
+                metadata = %(metadata)s, came_from = %(came_from)s, trust = %(trust)s, updated_at = %(now)s
             where id = %(id)s
         """
-        values = {name: getattr(memory, name) for name in ("id", "title", "description", "tags")}
-        self.connection.later(sql, values | {"metadata": as_json(memory.metadata), "now": now})
+        values = {name: getattr(memory, name) for name in ("id", "title", "description", "tags", "trust")}
+        stored = {name: as_json(getattr(memory, name)) for name in ("metadata", "came_from")}
+        self.connection.later(sql, values | stored | {"now": now})
         if words is None:
             return False
         sql = """
