@@ -211,6 +211,15 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(shown: playwright.Page) -> 
         assert shown.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
 
 
+@pytest.mark.parametrize("shown", [{"viewport": PHONE, "color_scheme": "light"}], indirect=True)
+def test_the_first_rows_are_drawn_also_while_the_list_is_far_below_the_screen(shown: playwright.Page) -> None:
+    """What is above it may close, and bring the list onto the screen without any scrolling."""
+    shown.set_viewport_size({"width": PHONE["width"], "height": 200})
+    shown.wait_for_function("innerHeight === 200 && document.querySelector('.list').getBoundingClientRect().top > 2000")
+    shown.evaluate("() => new Promise(go => requestAnimationFrame(() => requestAnimationFrame(go)))")
+    playwright.expect(shown.locator(".entry")).to_have_count(5)
+
+
 @pytest.mark.parametrize("shown", THEMES, indirect=True)
 def test_the_theme_is_the_systems_until_the_other_is_chosen(shown: playwright.Page) -> None:
     def brightness() -> int:

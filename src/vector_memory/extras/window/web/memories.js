@@ -176,7 +176,7 @@ function List({ filters, server, onCounts }) {
   const [[first, last], setRange] = useState([0, 20]);
   const top = () => place.current.getBoundingClientRect().top + scrollY;
   const look = () => {
-    const seen = Math.floor((scrollY - top()) / ROW / AROUND) * AROUND;
+    const seen = Math.max(0, Math.floor((scrollY - top()) / ROW / AROUND) * AROUND); // what is above may close and let it come up
     const range = [Math.max(0, seen - AROUND), seen + Math.ceil(innerHeight / ROW) + 2 * AROUND];
     setRange((last) => (last[0] === range[0] && last[1] === range[1] ? last : range));
   };
