@@ -43,7 +43,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
     },
     "store": {
         "store 'The staging database is on port 5433.'": "a finding",
-        "store 'Deploy on Tuesdays only.' --kind knowledge_base --title Deployments": "what holds for all sessions",
+        "store 'Deploy on Tuesdays.' --kind knowledge_base --title Rule": "what holds for all sessions",
     },
     "ingest": {
         "ingest docs": "all files of a folder, into the session `docs`",

@@ -37,14 +37,14 @@ SELDOM = {ADDED: {"deleted_earlier"}, SYNCED: {"deleted_earlier", "skipped"}}
 class Facts:
     """The fields that all memories of the files share."""
 
-    agent: Annotated[str, Parameter(help="Agent that stores them.")] = "command-line"
+    agent: Annotated[str, Parameter(help="Name of the agent.")] = "command-line"
     iteration: Annotated[str | None, Parameter(name="--iter", help="Iteration, such as 2 or v2; default 1.")] = None
     task: Annotated[str | None, Parameter(help="Task label.")] = None
     category: Annotated[str | None, Parameter(help="Category; for --kind knowledge_base.")] = None
-    tags: Annotated[list[str] | None, Parameter(help="Tag for all memories; repeatable.")] = None
-    ttl_days: Annotated[float | None, Parameter(help="Days after which the memories expire.")] = None
-    expires_at: Annotated[str | None, Parameter(help="Date or time at which they expire instead.")] = None
-    supersedes: Annotated[list[str] | None, Parameter(help="Id of a memory that the file replaces; repeatable.")] = None
+    tags: Annotated[list[str] | None, Parameter(help="Tag of each memory; repeatable.")] = None
+    ttl_days: Annotated[float | None, Parameter(help="Days after which a memory expires.")] = None
+    expires_at: Annotated[str | None, Parameter(help="Date or time at which it expires instead.")] = None
+    supersedes: Annotated[list[str] | None, Parameter(help="Id of a memory that is replaced; repeatable.")] = None
 
     def fields(self, session: str | None) -> MemoryFields:
         """Return the fields of each memory. Raises ValidationError, once for all files."""

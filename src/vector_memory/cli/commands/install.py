@@ -137,7 +137,7 @@ def install(
     database_password_file: Annotated[Path | None, Parameter(help="File with the password for the database.")] = None,
     profile: Annotated[
         ProfileName | None,
-        Parameter(help="core: eight session tools in 1,350 tokens (default); full: all of the toolsets."),
+        Parameter(help="core: eight session tools (default); full: all of the toolsets."),
     ] = None,
     toolsets: Annotated[
         str, Parameter(help="Groups of tools, as for `serve`; all except session require --profile full.")
