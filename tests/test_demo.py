@@ -202,3 +202,5 @@ def test_text_cannot_steer_the_terminal() -> None:
     """Escape sequences of a stored file are not sent to the terminal."""
     assert one_line("a\x1b[2Jb\r\nc") == r"a\x1b[2Jb\r c"
     assert without_marks("<!-- gone -->**bold** `code` > x") == " bold code > x"
+    table = "Before.\n\n| a | `--b` |\n|:---|---:|\n| c | -1 |\n\nAfter."
+    assert without_marks(table) == "Before.\n\n · a · --b · c · -1 · \n\nAfter."

@@ -163,9 +163,10 @@ MEASURES = ("rank", "memory", "id", "score", "cosine", "words", "late", "has", "
 LINES_SHOWN = 4
 WORD = re.compile(r"\w[\w./:@#-]*\w(?:\+\+|\#)?|\w(?:\+\+|\#)?")
 SENTENCE_END = re.compile(r"(?<=[.!?:])\s+|\n\s*\n")
-DROPPED = re.compile(r"<!--.*?-->|^ {0,3}#{1,6} [^\n]*|^ *(```|~~~)[^\n]*|^ *> ?|-{3,}|\|", re.DOTALL | re.MULTILINE)
+DROPPED = re.compile(r"<!--.*?-->|^ {0,3}#{1,6} [^\n]*|^ *(```|~~~)[^\n]*|^ *> ?|-{3,}", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"!?\[(?P<label>[^\]]*)\](\([^)]*\)|\[[^\]]*\])")
 EMPHASIS = re.compile(r"`|\*+")
+CELLS = re.compile(r"[ \t]*\|(?:[ \t|]|:?-{3,}:?|\n(?=[ \t]*\|))*")
 HEADING_MARKS = re.compile(r"(?:^|(?<= > ))#{1,6} +")
 
 
@@ -196,12 +197,12 @@ def marked(text: str, wanted: set[str]) -> Text:
 
 def without_marks(text: str) -> str:
     """Return Markdown as plain text, without headings, fences, comments, link targets and emphasis."""
-    return EMPHASIS.sub("", LINK.sub(r"\g<label>", DROPPED.sub(" ", text)))
+    return EMPHASIS.sub("", LINK.sub(r"\g<label>", DROPPED.sub(" ", CELLS.sub(" · ", text))))
 
 
 def excerpt_line(text: str, wanted: set[str], length: int) -> str:
     """Return about `length` characters of a text on one line, starting with the sentence with most of the words."""
-    sentences = [line for part in SENTENCE_END.split(without_marks(text)) if (line := one_line(part))]
+    sentences = [line for part in SENTENCE_END.split(without_marks(text)) if (line := one_line(part).strip(" ·"))]
     start = max(range(len(sentences)), key=lambda at: len(wanted & set(terms(sentences[at]))), default=0)
     shown = " ".join(sentences[start:]) or one_line(text)
     if len(shown) > length:
