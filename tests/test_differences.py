@@ -55,6 +55,11 @@ def test_of_two_texts_the_sentences_that_changed_are_in_pieces() -> None:
     ]
 
 
+def test_a_heading_that_changed_is_no_sentence() -> None:
+    pieces = changed("# Staging database\n\nIt has port 5432.", "# Staging database moved\n\nIt has port 5433.")
+    assert pieces == [("It has port ", "It has port "), ("5432. ", "5433. ")]
+
+
 @pytest.mark.parametrize(
     ("older", "newer"), [("It is fast.", "It is fast."), ("Tea is hot.", "Logs are long."), ("", "x")]
 )

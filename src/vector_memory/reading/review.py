@@ -218,6 +218,7 @@ LONGEST_SENTENCE = 1_000
 def changed(older: str, newer: str) -> list[tuple[str, str]]:
     """Return the most alike of the sentences that only one text has, in pieces, as `PeoplesReview` has them."""
     texts = [[one.strip() for one in SENTENCE.split(text)[:FACTS_COMPARED]] for text in (older, newer)]
+    texts = [[one for one in own if not one.startswith("#")] for own in texts]  # headings are no sentences
     alone = [[one for one in own if one not in others] for own, others in (texts, texts[::-1])]
     alike, pair = 0.0, ("", "")
     for one, other in product(
