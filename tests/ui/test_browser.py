@@ -268,11 +268,28 @@ def test_a_filter_narrows_the_list_and_is_in_the_address(shown: Shown, control: 
     playwright.expect(shown.locator(".entry")).to_have_count(4)
 
 
+def test_cells_and_items_stay_apart_in_a_list_and_a_cut_name_leaves_no_comma(
+    shown: Shown, filled: SessionMemoryStore
+) -> None:
+    long = "Ports of staging that the nightly import and the shop need are the ones of the database"
+    for text in (
+        "| name | port |\n| --- | --- |\n| shop | 5433 |\n\n- first\n- second",
+        f"- {long}, the queue and the cache",
+    ):
+        filled.store_memory("working_memory", text, session_id="s", agent_id="bob")
+    visit(shown, "#/memories")
+    rows = shown.locator(".entry")
+    playwright.expect(rows).to_have_count(6)
+    assert [rows.nth(at).locator(".name").inner_text() for at in (0, 1)] == [f"{long}…", "name · port"]
+    excerpts = [rows.nth(at).locator(".excerpt").inner_text() for at in (0, 1)]
+    assert excerpts == ["the queue and the cache", "shop · 5433 · first · second"]
+
+
 def test_the_palette_goes_to_memories_sessions_agents_and_commands(shown: Shown) -> None:
     for typed, keys, ready in (
         ("never sleeps", ["ArrowDown"], "article h1 >> text=Rule"),
         ("3", [], "article h1 >> text=The writer is slow."),
-        ("bob", ["ArrowDown"], ".outcome >> text=3 memories match"),
+        ("bob", [], ".outcome >> text=3 memories match"),
         ("timeline", [], "#timeline .mark"),
         ("what may be deleted", [], "h1 >> text=Space"),
     ):
@@ -712,6 +729,19 @@ class TestReview:
         assert 2 not in [one.memory_id for one in found.results]
         shown.click(".toast button")
         playwright.expect(lines).to_have_count(3)
+        playwright.expect(shown.locator(".held")).to_have_count(0)
+        playwright.expect(shown.locator(".toast")).to_contain_text("Memory 2 can be found from now on.")
+
+    def test_what_is_held_back_is_deleted_for_good_only_after_a_question(
+        self, shown: Shown, filled: SessionMemoryStore
+    ) -> None:
+        filled.holding.quarantine_one(2)
+        visit(shown, "#/review")
+        shown.click("text=Delete for good …")
+        shown.click("dialog[open] >> text=Keep it")
+        assert shown.locator(".held").count() == 1
+        shown.click("text=Delete for good …")
+        shown.click("dialog[open] .danger")
         playwright.expect(shown.locator(".held")).to_have_count(0)
 
 

@@ -34,8 +34,8 @@ const MOST_FOUND = 6; // memories, sessions, agents
 /* What the palette offers for what was typed, in groups: [[heading, [{ name, where, act }]]]. */
 function useOffers(typed, version, said) {
   const text = typed.trim();
-  const named = (column) => (useAnswer(`names/${column}`, { part: text }, version, TYPING).data?.names ?? []).slice(0, MOST_FOUND);
-  const [sessions, agents] = [named("session_id"), named("agent_id")];
+  const named = ["session_id", "agent_id"].map((column) => useAnswer(`names/${column}`, { part: text }, version, TYPING));
+  const [sessions, agents] = named.map(({ data }) => (data?.names ?? []).slice(0, MOST_FOUND));
   const memories = useAnswer(text && "memories", { text, limit: MOST_FOUND }, version, TYPING);
   const about = (name) => terms(text).every((term) => name.toLowerCase().includes(term));
   const places = [...PLACES, ["/space", "Space: what needs it, and what may be deleted"]].map(([place, name]) => ({ name, where: link(place) }));
@@ -48,8 +48,8 @@ function useOffers(typed, version, said) {
   const asked = text && !report ? [{ name: `Ask: ${text}`, where: link("/search", { q: text }) }] : [];
   const found = text ? (memories.data?.memories ?? []).map((memory) => ({ name: nameOf(memory), kind: memory.memory_type, where: pageOf(memory) })) : [];
   const leading = (names, filter) => names.map((name) => ({ name, where: link(LIST, { [filter]: name }) }));
-  const groups = [["Go to", [...number, ...commands.filter(({ name }) => about(name)), ...asked]], ...(report ? [] : [["Sessions", leading(sessions, "session")]]), ["Agents", leading(agents, "agent")], ["Memories", found]];
-  return { groups: groups.filter(([, offers]) => offers.length), isOld: Boolean(text) && memories.isOld };
+  const groups = [["Go to", [...number, ...commands.filter(({ name }) => about(name))]], ...(report ? [] : [["Sessions", leading(sessions, "session")]]), ["Agents", leading(agents, "agent")], ["Search", asked], ["Memories", found]];
+  return { groups: groups.filter(([, offers]) => offers.length), isOld: Boolean(text) && [memories, ...named].some((answer) => answer.isOld) };
 }
 
 function Palette({ close, said, version }) {
@@ -77,7 +77,7 @@ function Palette({ close, said, version }) {
       placeholder="A memory, its number, a session, an agent, a command" value=${typed} onInput=${(event) => setTyped([event.target.value, 0])} onKeyDown=${press} />
     <div id="offers" role="listbox" aria-label="Where to go">${groups.map(([heading, some]) => html`<div role="group" key=${heading} aria-label=${heading}><p class="hint" aria-hidden="true">${heading}</p>
       ${some.map((offer) => html`<div role="option" id=${`offer-${offers.indexOf(offer)}`} key=${`${offer.name} ${offer.where}`} aria-selected=${offers.indexOf(offer) === chosen} dir="auto" onClick=${() => take(offer)}>${offer.kind && html`<${Glyph} kind=${offer.kind} />`} ${offer.name}</div>`)}</div>`)}</div>
-    <p class="hint" role="status">${isOld ? "Fetching memories …" : !offers.length && "Nothing has this name."}</p>
+    <p class="hint" role="status">${isOld ? "Fetching …" : !offers.length && "Nothing has this name."}</p>
   </dialog>`;
 }
 
@@ -108,7 +108,7 @@ function App() {
   const change = async (path, method, { body, undo } = {}) => {
     const answer = await ask(path, { method, body });
     if (answer.deleting) setDeleting(answer.deleting);
-    setDone(undo ? { message: answer.message, undo } : null);
+    setDone(answer.message && !answer.deleting ? { message: answer.message, undo } : null);
     return answer;
   };
   const attempt = (...given) => change(...given).catch((error) => setDone({ message: error.message }));

@@ -124,8 +124,6 @@ function Space({ server, change }) {
     </section>`}`;
 }
 
-const withCode = (text) => text.split("`").map((part, at) => (at % 2 ? html`<code>${part}</code>` : part));
-
 function figuresOfMemory({ stats, sessions, checkup, health }) {
   const active = sessions.filter(isActive).length;
   const lacking = stats.without_vectors - stats.pending_vectors;

@@ -5,7 +5,7 @@ function MemoryPage({ id, server, change, attempt }) {
   const [raw, setRaw] = useState(false);
   const isLeaving = id in server.deleting;
   useEffect(() => scrollTo({ top: 0, behavior: "instant" }), [id]);
-  if (error) return html`<h1>Memory ${id}</h1><p class="notice" role="alert">${error.message}</p><a href=${link(LIST)}>All memories</a>`;
+  if (error) return html`<h1>Memory ${id}</h1><${Failure} error=${error} /><a href=${link(LIST)}>All memories</a>${!report && html` · <a href="#/review">Review</a>`}`;
   if (!data || isOld) return html`<${Fetching} />`;
   const { memory } = data;
   const name = nameOf({ ...memory, text: memory.content, memory_id: id });
@@ -101,7 +101,7 @@ function Origin({ memory, edits }) {
   const shown = ["category", "parent_report_id", ...(project ? ["project"] : [])];
   const rest = Object.entries(memory.metadata).filter(([name]) => !shown.includes(name));
   return html`<section class="panel"><h2>Details</h2><dl class="pairs">
-    ${pair("Stored", html`<${At} time=${memory.created_at} />`)}
+    ${pair("Stored", html`<time datetime=${memory.created_at}>${exact.format(new Date(memory.created_at))}</time>`)}
     ${pair("Superseded by", others(memory.superseded_by))}
     ${pair("Supersedes", others(memory.supersedes))}
     ${pair("Expires", memory.expires_at && html`<${At} time=${memory.expires_at} />`)}

@@ -150,11 +150,12 @@ const At = ({ time }) => html`<time datetime=${time} title=${exact.format(new Da
 
 /* --- Memories -------------------------------------------------------------------------------------------------------- */
 
-/* A Markdown text as it is read, in one line. Headings stay apart from what follows them. */
+/* A Markdown text as it is read, in one line. Headings, items and cells stay apart. */
 function legible(text) {
   const bare = text.replace(/^---\n.*?\n---\n/su, "").replace(/<!-{2}.*?(-->|$)/gsu, " ").replace(/!?\[([^\]]*)\]\([^)]*\)?/gu, "$1");
   const apart = bare.replace(/^ {0,3}#{1,6} +(.*?)[ #]*(?:\{ *#[^{}\n]*\})?$/gmu, "$1 · ");
-  return plain(apart.replace(/[*`|]+|^ *>|:?-{3,}:?/gmu, " ")).replace(/ ([,.;:!?])/gu, "$1").replace(/ ·$/u, "");
+  const items = apart.replace(/^ *[-+*] |\s*\|(?:[\s|]|:?-{3,}:?)*/gmu, " · ");
+  return plain(items.replace(/[*`]+|^ *>|:?-{3,}:?/gmu, " ")).replace(/ ([,.;:!?])/gu, "$1").replace(/·(?: ·)+/gu, "·").replace(/^· | ·$/gu, "");
 }
 
 const NAME = 90;
@@ -171,7 +172,7 @@ function beginningOf(memory) {
   const [text, name] = [legible(memory.beginning), legible(nameOf(memory)).replace(/…$/u, "")];
   const rest = text.startsWith(name) ? text.slice(name.length) : text;
   const isCut = memory.content_length > memory.beginning.length;
-  return rest.replace(/^[\s.:·]+/u, "") + (isCut ? "…" : "");
+  return rest.replace(/^[\s.,;:·]+/u, "") + (isCut ? "…" : "");
 }
 
 const Marked = ({ text, pattern }) => pieces(text, pattern).map(([part, hit]) => (hit ? html`<mark>${part}</mark>` : part));
@@ -217,7 +218,9 @@ function Rendered({ markup, title }) {
 
 const Fetching = ({ what = "Fetching" }) => html`<p class="nothing" role="status">${what} …</p>`;
 
-const Failure = ({ error }) => error && html`<p class="notice" role="alert">${error.message}</p>`;
+const withCode = (text) => text.split("`").map((part, at) => (at % 2 ? html`<code>${part}</code>` : part));
+
+const Failure = ({ error }) => error && html`<p class="notice" role="alert">${withCode(error.message)}</p>`;
 
 /* The part of a text around the first match of a pattern. */
 function around(text, pattern) {

@@ -79,7 +79,7 @@ function Held({ line, attempt }) {
     <h3>${nameOf(begun)}</h3>
     <p>${beginningOf(begun)}</p>
     ${attempt && html`<div class="tools"><button type="button" class="small" onClick=${() => attempt(`memories/${line.id}/hold`, "DELETE")}>${line.held_until ? "Undo" : "Accept"}</button>
-      <button type="button" class="small risky" onClick=${() => attempt(`memories/${line.id}/hold`, "PUT")}>Delete for good</button></div>`}</li>`;
+      <${Asking} name="Delete for good …" title="Delete this memory for good?" does="Delete for good" cancel="Keep it" risky=${true} act=${() => attempt(`memories/${line.id}/hold`, "PUT")}><p>Nothing can bring it back.</p><//></div>`}</li>`;
 }
 
 function Unread({ line, attempt }) {
