@@ -62,4 +62,6 @@ def test_the_log_says_who_read_found_recalled_and_changed_a_memory(tmp_path: Pat
 def test_nothing_is_recorded_unless_the_setting_says_so(tmp_path: Path) -> None:
     with Server(tmp_path) as server:
         server.hello().call("store_report", session_id="a", agent_id="scout", content=TEXT)
+        call = [sys.executable, "-m", "vector_memory", "audit", "--database-path", str(server.path)]
+        assert "VECTOR_MEMORY_AUDIT=true" in subprocess.run(call, capture_output=True, text=True, check=False).stderr
     assert [file.name for file in tmp_path.iterdir() if "audit" in file.name] == []

@@ -182,6 +182,8 @@ def audit(
     """
     folder = teams.folder() if teams.data_dir else audit_folder(flags.existing(place))
     log = AuditLog(folder, None if audit_key is None else flags.given_path(audit_key))
+    if not teams.data_dir and not log.files():
+        raise ConfigurationError("No call was recorded: start this memory's servers with VECTOR_MEMORY_AUDIT=true.")
     if not verify:
         for line in log.lines():
             found = {str(one) for name, ids in line["ids"].items() if name != "chunk_id" for one in ids}
