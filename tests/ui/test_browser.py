@@ -303,6 +303,15 @@ def test_the_palette_goes_to_memories_sessions_agents_and_commands(shown: Shown)
         assert shown.locator("dialog[open]").count() == 0
 
 
+def test_the_palette_is_open_before_the_next_key_can_come(shown: Shown) -> None:
+    pressing = """async () => {
+      dispatchEvent(new KeyboardEvent("keydown", { key: "k", ctrlKey: true }));
+      for (let at = 0; at < 9; at += 1) await null;
+      return document.activeElement.matches(".palette[open] input");
+    }"""
+    assert shown.evaluate(pressing)
+
+
 def test_a_period_narrows_the_list_by_the_clock_of_the_reader(shown: Shown, filled: SessionMemoryStore) -> None:
     execute(filled, "update session_memories set created_at = '2020-05-01T12:00:00.000000+00:00' where id = 2")
     visit(shown, "#/memories")

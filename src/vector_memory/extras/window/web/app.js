@@ -58,7 +58,7 @@ function Palette({ close, said, version }) {
   const { groups, isOld } = useOffers(typed, version, said);
   const offers = groups.flatMap(([, some]) => some);
   const chosen = Math.min(at, offers.length - 1);
-  useEffect(() => dialog.current.showModal(), []);
+  useLayoutEffect(() => dialog.current.showModal(), []); // the first letter typed is in it
   useEffect(() => document.getElementById(`offer-${chosen}`)?.scrollIntoView({ block: "nearest" }), [chosen]);
   const take = (offer) => {
     close();
