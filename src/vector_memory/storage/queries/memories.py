@@ -21,6 +21,7 @@ from vector_memory.storage.queries.filters import (
     HIDDEN,
     PINNED,
     SUPERSEDED,
+    UNDELETED,
     UNEXPIRED,
     UNPINNED,
     memory_filter,
@@ -490,8 +491,12 @@ class ChunkQueries(Queries):
     """Reads chunks."""
 
     def get(self, chunk_id: int) -> StoredChunk | None:
-        """Return a chunk, or None."""
-        sql = f"select {CHUNK_COLUMNS} from memory_chunks c where {{visible_id:c.parent_id}} and c.id = %(id)s"
+        """Return a chunk, or None: also if an agent deleted its memory."""
+        is_there = UNDELETED.replace("m.id", "c.parent_id")
+        sql = f"""
+            select {CHUNK_COLUMNS} from memory_chunks c
+            where {{visible_id:c.parent_id}} and c.id = %(id)s and {is_there}
+        """
         return self.connection.fetch_one(chunk_from_row, sql, {"id": chunk_id})
 
     @read
