@@ -189,8 +189,7 @@ class MemoryQueries(OverVectors):
             from memory_lifecycle l join session_memories m on m.id = l.memory_id
             where {{visible:m}} and l.memory_id = %(id)s and {EXPIRED} and l.held is distinct from '{DELETED}'
         """
-        at = self.connection.fetch_value(sql, {"id": memory_id})
-        if at is not None:
+        if (at := self.connection.fetch_value(sql, {"id": memory_id})) is not None:
             raise expired_memory(memory_id, at)
 
     @read
@@ -492,12 +491,10 @@ class ChunkQueries(Queries):
 
     def get(self, chunk_id: int) -> StoredChunk | None:
         """Return a chunk, or None: also if an agent deleted its memory."""
-        is_there = UNDELETED.replace("m.id", "c.parent_id")
-        sql = f"""
-            select {CHUNK_COLUMNS} from memory_chunks c
-            where {{visible_id:c.parent_id}} and c.id = %(id)s and {is_there}
-        """
-        return self.connection.fetch_one(chunk_from_row, sql, {"id": chunk_id})
+        sql = f"select {CHUNK_COLUMNS} from memory_chunks c where {{visible_id:c.parent_id}} and c.id = %(id)s and "
+        return self.connection.fetch_one(
+            chunk_from_row, sql + UNDELETED.replace("m.id", "c.parent_id"), {"id": chunk_id}
+        )
 
     @read
     def get_all(self, chunk_ids: Sequence[int]) -> Steps[dict[int, StoredChunk]]:
