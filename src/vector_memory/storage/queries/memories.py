@@ -178,9 +178,8 @@ class MemoryQueries(OverVectors):
 
     def least_trust(self, memory_ids: Sequence[int]) -> int:
         """Return the lowest level of trust of memories, held ones too; of none of them, the highest."""
-        sql = "select min(m.trust) from session_memories m where {visible:m} and m.id {among:ids}"
-        least = self.connection.fetch_value(sql, {"ids": list(memory_ids)}) if memory_ids else None
-        return Trust.HIGH.level if least is None else int(least)
+        sql = "select coalesce(min(m.trust), 1) from session_memories m where {visible:m} and m.id {among:ids}"
+        return int(self.connection.fetch_value(sql, {"ids": list(memory_ids)})) if memory_ids else Trust.HIGH.level
 
     def require_unexpired(self, memory_id: int) -> None:
         """Raise NotFoundError if a memory has expired or is held back, not if it was deleted."""
@@ -492,9 +491,8 @@ class ChunkQueries(Queries):
     def get(self, chunk_id: int) -> StoredChunk | None:
         """Return a chunk, or None: also if an agent deleted its memory."""
         sql = f"select {CHUNK_COLUMNS} from memory_chunks c where {{visible_id:c.parent_id}} and c.id = %(id)s and "
-        return self.connection.fetch_one(
-            chunk_from_row, sql + UNDELETED.replace("m.id", "c.parent_id"), {"id": chunk_id}
-        )
+        sql += UNDELETED.replace("m.id", "c.parent_id")
+        return self.connection.fetch_one(chunk_from_row, sql, {"id": chunk_id})
 
     @read
     def get_all(self, chunk_ids: Sequence[int]) -> Steps[dict[int, StoredChunk]]:
