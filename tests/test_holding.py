@@ -11,8 +11,9 @@ from vector_memory.domain import CameFrom, NewMemory, Scope, Way
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DuplicateMemoryError, NotFoundError
 from vector_memory.settings import Settings, pending_rules
+from vector_memory.storage.queries.lifecycle import PENDING, QUARANTINED
 from vector_memory.store import SessionMemoryStore
-from vector_memory.writing.holding import QUARANTINED, Holding
+from vector_memory.writing.holding import Holding
 from vector_memory.writing.pending import screened
 
 ADA = "team/ada"
@@ -98,6 +99,16 @@ def test_a_text_that_is_taken_out_does_not_come_back_from_a_hook_or_an_import(st
     assert store.batches.store([said]) == []
     with pytest.raises(DuplicateMemoryError):
         store.store_memory("input_prompt", said.content, session_id="s", created_at=said.created_at, captured=True)
+
+
+def test_a_text_that_is_taken_out_awaits_review_wherever_it_is_stored_again(store: SessionMemoryStore) -> None:
+    store.store_memory("report", "The port is 1.", session_id="s")
+    holding(store).quarantine([1], "why")
+    again = store.store_memory("report", "The port is 1.", session_id="t", agent_id="other").memory_id
+    assert held(store) == {1: QUARANTINED, again: PENDING}
+    assert store.search_scoped(Scope()).total_results == 0
+    holding(store).accept([1])
+    assert store.store_memory("report", "The port is 1.", session_id="u").message.count("held back") == 0
 
 
 def test_a_page_is_taken_out_with_all_that_was_derived_from_it(store: SessionMemoryStore) -> None:

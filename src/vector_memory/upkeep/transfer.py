@@ -166,7 +166,8 @@ class Transfer:
                 writer.supersede(copy, older)
                 return Imported(skipped=1)
             self._writer.room.require(writer)
-            new, history = settled(writer, self._writer.graded(new, line.trust, most)), history_of(line)
+            new = settled(writer, self._writer.graded(new, line.trust, most), hash_of(line.content))
+            history = history_of(line)
             new = replace(new, supersedes=older if copy is None else (*older, copy))
             memory_id = writer.add_memory(new, derived, content_hash=hash_of(line.content), history=history)
             if line.pinned:

@@ -13,13 +13,11 @@ from vector_memory.domain.validation import as_source, parse_id
 from vector_memory.errors import NotFoundError, ValidationError, no_memory
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.queries.filters import DELETED
+from vector_memory.storage.queries.lifecycle import QUARANTINED
 from vector_memory.storage.queries.portions import Portions
 from vector_memory.storage.records import Hold, Memory
 from vector_memory.writing.deletion import Deletion
 from vector_memory.writing.writer import require_existing
-
-QUARANTINED = "quarantined"
-"""Why a memory is held that a person took out of use."""
 
 
 class HeldEntry(NamedTuple):

@@ -13,6 +13,9 @@ INSTRUCTIONS = "instructions"
 """The mark of a text that looks like instructions to the model that reads it."""
 
 
+REPEATS = "repeats what was taken out"
+"""Why a memory is held whose text a person has taken out of use elsewhere."""
+
 OF_PERSON, OF_CLIENT = (Way.COMMAND, Way.INGEST), (Way.HOOK, Way.IMPORT)
 
 DEFAULT_LEVELS = trust_rules("")
@@ -54,7 +57,9 @@ def is_by_person(new: NewMemory, way: str) -> bool:
     return way in OF_PERSON or (new.kind is MemoryKind.INPUT_PROMPT and way in OF_CLIENT)
 
 
-def settled(reader: Reader, new: NewMemory) -> NewMemory:
-    """Return a memory with the trust of what it was derived from, if that is lower."""
+def settled(reader: Reader, new: NewMemory, content_hash: str) -> NewMemory:
+    """Return a memory with the trust of what it was derived from, if that is lower; held if its text was taken out."""
+    if new.awaits is None and reader.lifecycle.is_taken_out(content_hash):
+        new = replace(new, awaits=REPEATS)
     least = reader.memories.least_trust(derived_from(new.came_from))
     return replace(new, trust=least) if least < new.trust else new

@@ -20,6 +20,9 @@ from vector_memory.storage.records import Hold, Later, Link, Links
 PENDING = "pending"
 """Why a memory is held that awaits a person's review."""
 
+QUARANTINED = "quarantined"
+"""Why a memory is held that a person has taken out of use."""
+
 GONE = "0001"
 """When a memory that is held back has expired, for what it supersedes."""
 
@@ -120,6 +123,14 @@ class LifecycleQueries(Queries):
             order by l.held_at, l.memory_id
         """
         return self.connection.fetch(Hold, sql)
+
+    def is_taken_out(self, content_hash: str) -> bool:
+        """Whether a memory with a text of this hash was taken out of use."""
+        sql = f"""
+            select count(*) from session_memories m join memory_lifecycle l on l.memory_id = m.id
+            where {{visible:m}} and m.content_hash = %(content_hash)s and l.held = '{QUARANTINED}'
+        """
+        return bool(self.connection.fetch_value(sql, {"content_hash": content_hash}))
 
     def of(self, memory_id: int) -> Lifecycle:
         """Return the lifecycle of a memory."""
