@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 from vector_memory.domain import CameFrom, MemoryKind, NewMemory, Trust, Way, derived_from
 from vector_memory.settings import trust_rules
-from vector_memory.storage.base import Reader
+from vector_memory.storage.base import Writer
 from vector_memory.texts.instructions import speaks_to_model
 
 INSTRUCTIONS = "instructions"
@@ -57,9 +57,9 @@ def is_by_person(new: NewMemory, way: str) -> bool:
     return way in OF_PERSON or (new.kind is MemoryKind.INPUT_PROMPT and way in OF_CLIENT)
 
 
-def settled(reader: Reader, new: NewMemory, content_hash: str) -> NewMemory:
+def settled(writer: Writer, new: NewMemory, content_hash: str) -> NewMemory:
     """Return a memory with the trust of what it was derived from, if that is lower; held if its text was taken out."""
-    if new.awaits is None and reader.lifecycle.is_taken_out(content_hash):
+    if new.awaits is None and writer.is_taken_out(content_hash):
         new = replace(new, awaits=REPEATS)
-    least = reader.memories.least_trust(derived_from(new.came_from))
+    least = writer.memories.least_trust(derived_from(new.came_from))
     return replace(new, trust=least) if least < new.trust else new

@@ -183,8 +183,8 @@ class MemoryWriter:
         history = History(created_at, created_at, created_at, is_dated=created_at < utc_now(AT_ONCE_SECONDS))
         derived = replace(derived, links=Links() if embedded is None else self._links_of(memory, embedded))
         with self._sure_of_duplicates(), self._storage.write() as writer:
-            memory = settled(writer, in_place_of(writer, memory, replacing), content_hash)
-            require_storable(writer, memory, content_hash, at=at, forms=forms)
+            require_storable(writer, memory := in_place_of(writer, memory, replacing), content_hash, at=at, forms=forms)
+            memory = settled(writer, memory, content_hash)
             self.room.require(writer)
             embedded, late_problem = usable(writer, embedded)
             memory = memory if finish is None else finish(writer, memory, history.created_at)

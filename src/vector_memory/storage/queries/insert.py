@@ -16,7 +16,7 @@ from vector_memory.storage.damaged import as_json
 from vector_memory.storage.queries.deletions import Deleted, DeletionChanges
 from vector_memory.storage.queries.evidence import EvidenceChanges
 from vector_memory.storage.queries.filters import CURRENT, DELETED, HELD, UNDELETED, UNEXPIRED
-from vector_memory.storage.queries.lifecycle import PENDING, LaterChanges, LifecycleChanges
+from vector_memory.storage.queries.lifecycle import PENDING, QUARANTINED, LaterChanges, LifecycleChanges
 from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.queries.pending import PendingChanges
 from vector_memory.storage.records import Derived, Embedded, History, Memory
@@ -119,13 +119,23 @@ class DuplicateQueries(Queries):
 class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterChanges, DeletionChanges, EvidenceChanges):
     """Adds and deletes memories. Each engine implements the abstract methods."""
 
+    _taken_out = ("", False)
+    """The hash that was last looked for among what was taken out of use, and whether it was there."""
+
     def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
-        """Return what a reader returns; the same round trip reads what `add_memory` needs."""
+        """Return what a reader returns; the same round trip reads what `is_taken_out` and `add_memory` need."""
         self.connection.require(new.session_id)
-        open_block = self.keywords.open_block(str(new.kind))
-        found, blocks = self.connection.batch(duplicate_of(new, content_hash, at), open_block)
+        asked = duplicate_of(new, content_hash, at), taken_out(content_hash), self.keywords.open_block(str(new.kind))
+        found, out, blocks = self.connection.batch(*asked)
+        self._taken_out = content_hash, bool(out)
         self.keywords.keep_open(str(new.kind), blocks)
         return next(iter(found), None)
+
+    def is_taken_out(self, content_hash: str) -> bool:
+        """Whether a memory with a text of this hash was taken out of use."""
+        if self._taken_out[0] != content_hash:
+            self._taken_out = content_hash, bool(self.connection.fetch(*taken_out(content_hash)))
+        return self._taken_out[1]
 
     def add_memory(self, new: NewMemory, derived: Derived, *, content_hash: str, history: History) -> int:
         """Add a memory with everything derived from it; return its id, which is the largest so far.
@@ -325,6 +335,15 @@ def duplicate_of(memory: NewMemory, content_hash: str, at: str | None) -> Query:
     condition = f"({CURRENT} or {HELD})" if at is None else "m.created_at = %(at)s"
     sql = f"select m.id {DUPLICATES} and {condition} order by m.id limit 1"
     return Query(value_of, sql, place_of(memory, content_hash) | {"at": at})
+
+
+def taken_out(content_hash: str) -> Query:
+    """Return the query for a memory with a text of this hash that was taken out of use."""
+    sql = f"""
+        select m.id from session_memories m join memory_lifecycle l on l.memory_id = m.id
+        where {{visible:m}} and m.content_hash = %(content_hash)s and l.held = '{QUARANTINED}' limit 1
+    """
+    return Query(value_of, sql, {"content_hash": content_hash})
 
 
 def place_of(memory: NewMemory, content_hash: str) -> dict[str, Any]:

@@ -124,14 +124,6 @@ class LifecycleQueries(Queries):
         """
         return self.connection.fetch(Hold, sql)
 
-    def is_taken_out(self, content_hash: str) -> bool:
-        """Whether a memory with a text of this hash was taken out of use."""
-        sql = f"""
-            select count(*) from session_memories m join memory_lifecycle l on l.memory_id = m.id
-            where {{visible:m}} and m.content_hash = %(content_hash)s and l.held = '{QUARANTINED}'
-        """
-        return bool(self.connection.fetch_value(sql, {"content_hash": content_hash}))
-
     def of(self, memory_id: int) -> Lifecycle:
         """Return the lifecycle of a memory."""
         sql = """
