@@ -76,14 +76,14 @@ class AccessRecorder:
         while (first := self._pending.get()) is not None:
             batch, more = self._rest([first])
             try:
+                all_told = [one for one in batch if isinstance(one, Told)]
                 with self._storage.write() as writer:
-                    for told in batch:
-                        if isinstance(told, Told):
-                            writer.record_told(told)
-                            for note in self._told_of:
-                                note(told)
-                    read = [number for ids in batch if not isinstance(ids, Told) for number in ids]
-                    writer.record_access(read, utc_now())
+                    for told in all_told:
+                        writer.record_told(told)
+                    writer.record_access([at for one in batch if isinstance(one, list) for at in one], utc_now())
+                for told in all_told:  # not while others wait to write
+                    for note in self._told_of:
+                        note(told)
             except Exception as error:  # later counts may succeed
                 reason = error if isinstance(error, VectorMemoryError) else where(error)
                 logger.warning("Access counts were not written (%s): %s", counted(len(batch), "read"), reason)

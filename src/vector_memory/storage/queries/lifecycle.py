@@ -259,10 +259,10 @@ def span_of(newer: Iterable[Superseding], changed: Mapping[int, Span]) -> Span:
     return min(since, default=None), None if None in until else max(filter(None, until), default=None)
 
 
-# A text of low trust says nothing about what is true now, except of others of low trust.
 # The order of storing, whatever the clocks of their machines said.
 IS_OLDER = "(other.turn, other.created_at, other.id) < (m.turn, m.created_at, m.id)"
 
+# A text of low trust says nothing about what is true now, except of others of low trust.
 LINK = f"""
 insert into later_links (older_id, newer_id, evidence)
 select case when {IS_OLDER} then other.id else m.id end, case when {IS_OLDER} then m.id else other.id end,
