@@ -1,7 +1,7 @@
 """Breaks the product, one claim at a time, and shows that a test fails: `uv run python scripts/mutate.py [WORD...]`.
 
 `tests/mutations.toml` holds the breaks. Each names the claim, the text and its replacement, and the tests that must
-fail. With words, only the claims that contain one of them are tried; `--list` prints them.
+fail. With words, only the claims that contain all of them are tried; `--list` prints them.
 
 The working tree, with what is not committed, is copied and stays as it is. The copy has its own environment, so that
 processes that tests start import the copy, too. The tests run unbroken first: one that fails anyway shows nothing.
@@ -110,7 +110,7 @@ def verdict(folder: Path, one: Mutation) -> str:
 
 def main(words: list[str]) -> int:
     """Try the breaks that are asked for, and return the exit code."""
-    chosen = [one for one in mutations() if not words or any(word.lower() in one.claim.lower() for word in words)]
+    chosen = [one for one in mutations() if all(word.lower() in one.claim.lower() for word in words)]
     with tempfile.TemporaryDirectory() as temporary:
         folder, began = Path(temporary).resolve(), time.monotonic()
         copy_tree(folder)

@@ -374,6 +374,14 @@ def test_a_prompt_is_kept_even_if_the_client_ends_all_that_its_hook_has_started(
     eventually(lambda: len(list((tmp_path / "memory.db.outbox").glob("*.json"))) == 4)
 
 
+def test_nothing_of_the_answer_is_kept_once_the_prompt_that_forbids_it_is_handed_over(tmp_path: Path) -> None:
+    memory = tmp_path / "memory.db"
+    run(FILE, "prompt", tmp_path, "--database-path", str(memory), session_id="s", prompt="DO NOT remember this session")
+    outbox = outbox_of_memory(memory)
+    assert outbox
+    assert outbox.leaves_out("s")
+
+
 def test_a_session_that_starts_without_a_server_starts_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,9 @@ SECONDS = {"prompt": 0.1, START: 3.0}
 
 SECONDS_OF_OTHERS = 2.0
 
+LEAVE_OUT = b"remember this session"
+"""A prompt with these words may ask to keep nothing more. It waits until that is noted: its answer must not be kept."""
+
 PAUSE_SECONDS = 0.05
 
 TAKEN = b"+"
@@ -65,7 +68,7 @@ def hand_over() -> None:
         return
     os.close(apart)
     os.read(is_apart, 1)  # until nothing that the client does to this process ends the other one
-    if event not in SECONDS:
+    if event not in SECONDS or LEAVE_OUT in data.lower():
         os.waitpid(keeper, 0)
 
 
