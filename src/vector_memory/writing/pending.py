@@ -58,8 +58,13 @@ def is_by_person(new: NewMemory, way: str) -> bool:
 
 
 def settled(writer: Writer, new: NewMemory, content_hash: str) -> NewMemory:
-    """Return a memory with the trust of what it was derived from, if that is lower; held if its text was taken out."""
-    if new.awaits is None and writer.is_taken_out(content_hash):
+    """Return a memory with the trust of what it was derived from, if that is lower; held if its text was taken out.
+
+    A text that is stored with low trust is not trusted more because an agent stores it again without its source.
+    """
+    same = writer.same_text(content_hash)
+    if new.awaits is None and same.taken_out:
         new = replace(new, awaits=REPEATS)
-    least = writer.memories.least_trust(derived_from(new.came_from))
+    known = same.trust if new.trust == Trust.NORMAL.level else Trust.HIGH.level
+    least = min(writer.memories.least_trust(derived_from(new.came_from)), known)
     return replace(new, trust=least) if least < new.trust else new

@@ -9,7 +9,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from vector_memory.domain import SENT, TRAITS, Chunk, Fingerprint, NewMemory
+from vector_memory.domain import SENT, TRAITS, Chunk, Fingerprint, NewMemory, Trust
 from vector_memory.domain.fields import MEMORY_COLUMNS
 from vector_memory.storage.connection import Queries, Query, value_of
 from vector_memory.storage.damaged import as_json
@@ -33,6 +33,14 @@ Numbered = Literal["memory", "chunk", "passage"]
 
 LONGEST_INDEXED = 200
 """Characters of a value in an index of PostgreSQL."""
+
+
+class SameText(NamedTuple):
+    """How many memories with a text were taken out of use, and the lowest trust of all; the highest if none has it."""
+
+    taken_out: int = 0
+    trust: int = Trust.HIGH.level
+
 
 # A memory's place is its kind, agent, session, iteration, task and parent report; for knowledge also its category.
 DUPLICATES = f"""
@@ -119,23 +127,23 @@ class DuplicateQueries(Queries):
 class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterChanges, DeletionChanges, EvidenceChanges):
     """Adds and deletes memories. Each engine implements the abstract methods."""
 
-    _taken_out = ("", False)
-    """The hash that was last looked for among what was taken out of use, and whether it was there."""
+    _same_text: tuple[str, SameText] = "", SameText()
+    """The hash of the text that was last looked for anywhere in the memory, and what was found."""
 
     def find_duplicate(self, new: NewMemory, content_hash: str, at: str | None = None) -> int | None:
-        """Return what a reader returns; the same round trip reads what `is_taken_out` and `add_memory` need."""
+        """Return what a reader returns; the same round trip reads what `same_text` and `add_memory` need."""
         self.connection.require(new.session_id)
-        asked = duplicate_of(new, content_hash, at), taken_out(content_hash), self.keywords.open_block(str(new.kind))
-        found, out, blocks = self.connection.batch(*asked)
-        self._taken_out = content_hash, bool(out)
+        asked = duplicate_of(new, content_hash, at), text_with(content_hash), self.keywords.open_block(str(new.kind))
+        found, [same], blocks = self.connection.batch(*asked)
+        self._same_text = content_hash, same
         self.keywords.keep_open(str(new.kind), blocks)
         return next(iter(found), None)
 
-    def is_taken_out(self, content_hash: str) -> bool:
-        """Whether a memory with a text of this hash was taken out of use."""
-        if self._taken_out[0] != content_hash:
-            self._taken_out = content_hash, bool(self.connection.fetch(*taken_out(content_hash)))
-        return self._taken_out[1]
+    def same_text(self, content_hash: str) -> SameText:
+        """Return how memories stand whose text has this hash, wherever they are."""
+        if self._same_text[0] != content_hash:
+            self._same_text = content_hash, self.connection.fetch(*text_with(content_hash))[0]
+        return self._same_text[1]
 
     def add_memory(self, new: NewMemory, derived: Derived, *, content_hash: str, history: History) -> int:
         """Add a memory with everything derived from it; return its id, which is the largest so far.
@@ -337,13 +345,14 @@ def duplicate_of(memory: NewMemory, content_hash: str, at: str | None) -> Query:
     return Query(value_of, sql, place_of(memory, content_hash) | {"at": at})
 
 
-def taken_out(content_hash: str) -> Query:
-    """Return the query for a memory with a text of this hash that was taken out of use."""
+def text_with(content_hash: str) -> Query:
+    """Return the query for how memories stand whose text has this hash."""
     sql = f"""
-        select m.id from session_memories m join memory_lifecycle l on l.memory_id = m.id
-        where {{visible:m}} and m.content_hash = %(content_hash)s and l.held = '{QUARANTINED}' limit 1
+        select count(case when l.held = '{QUARANTINED}' then 1 end) as taken_out, coalesce(min(m.trust), 1) as trust
+        from session_memories m left join memory_lifecycle l on l.memory_id = m.id
+        where {{visible:m}} and m.content_hash = %(content_hash)s
     """
-    return Query(value_of, sql, {"content_hash": content_hash})
+    return Query(SameText, sql, {"content_hash": content_hash})
 
 
 def place_of(memory: NewMemory, content_hash: str) -> dict[str, Any]:
