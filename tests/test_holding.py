@@ -7,7 +7,7 @@ import pytest
 
 from inside import storage_of
 from test_superseding import CSV, LOOKS, PARQUET, QUERY, Look, found_in, reports
-from vector_memory.domain import CameFrom, NewMemory, Scope, Way
+from vector_memory.domain import CameFrom, NewMemory, Page, Scope, Way
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DuplicateMemoryError, NotFoundError
 from vector_memory.settings import Settings, pending_rules
@@ -78,6 +78,36 @@ def test_what_a_rule_holds_back_is_counted_in_answers_and_found_once_it_is_accep
         holding(store).accept([2])
         assert {one.memory_id for one in store.search_chunks(QUERY, reports(None)).results} == {1, 2}
         assert "pending" not in store.search_chunks(QUERY, reports(None)).model_dump()
+
+
+@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize("query", [None, "Export"])
+def test_whoever_follows_a_cursor_reads_what_is_accepted_or_brought_back_once_where_that_happened(
+    store: SessionMemoryStore, query: str | None, *, limited: bool
+) -> None:
+    seen = store.limited_to(["s"]) if limited else store
+
+    def follow(since: str | None) -> tuple[list[int], str]:
+        read, is_over = list[int](), False
+        while not is_over:
+            page = Page(limit=1 if query is None else 9)
+            found = seen.search_changes(Scope(session_id="s"), since=since, query=query, page=page)
+            read, since, is_over = read + [one.id for one in found.results], found.cursor, not found.has_more
+        return read, since or ""
+
+    for number in range(5):
+        store.store_memory("report", f"# Export\n\nIt writes CSV {number}.", session_id="s")
+    holding(store).quarantine([1, 2], "why")
+    assert sorted(follow(None)[0]) == [3, 4, 5]
+    store.delete_memory(4, by="main")
+    cursor = follow(None)[1]
+    holding(store).accept([4, 1])
+    new = store.store_memory("report", "# Export\n\nIt writes ORC.", session_id="s").memory_id
+    read, cursor = follow(cursor)
+    assert (read if query is None else sorted(read)) == [1, 4, new]
+    assert follow(cursor) == ([], cursor)
+    assert sorted(follow(None)[0]) == [1, 3, 4, 5, new]
+    assert follow("1")[0] == [3, 5, 1, 4, new] or query
 
 
 def test_what_is_rejected_is_deleted_for_good(store: SessionMemoryStore) -> None:

@@ -252,6 +252,7 @@ class ScopeFilters(TypedDict, total=False):
     tags: Sequence[str] | None
     own_agent_id: str | None
     after_id: int | None
+    since_id: int | None
     containing: str | None
     project: str | None
     state: State | str | None
@@ -262,7 +263,7 @@ class ScopeFilters(TypedDict, total=False):
     as_of: AsOf
 
 
-UNTOLD = {"after_id", "sessions"}
+UNTOLD = {"after_id", "since_id", "sessions"}
 """Filters that no caller sends."""
 
 
@@ -271,12 +272,13 @@ class Scope:
     """Filters for memories. None matches any value; any one of several tags is enough.
 
     `session_iter`: 2, "2" and "v2" mean the same. `own_agent_id`: only memories of other agents. `after_id`: only
-    memories stored after this one. `created_after`, `created_before`: a year, month, day or time, by default in UTC,
-    both inclusive; kept as the first and last moment of the window. `as_of`: memories current at the end of such a
-    period, or "any" to include superseded memories; None: current ones, or with the `state` "superseded" the others.
-    `containing`: a part of the title or the text; ASCII letters match in either case. `project`: the folder that hooks
-    and imports put into the metadata. `min_trust`: the least that is enough. `sessions`: the only ones that the
-    caller may see. Raises ValidationError.
+    memories stored after this one; `since_id`: those that a person has released since, too. `created_after`,
+    `created_before`: a year, month, day or time, by default in UTC, both inclusive; kept as the first and last
+    moment of the window. `as_of`: memories current at the end of such a period, or "any" to include superseded
+    memories; None: current ones, or with the `state` "superseded" the others. `containing`: a part of the title or
+    the text; ASCII letters match in either case. `project`: the folder that hooks and imports put into the
+    metadata. `min_trust`: the least that is enough. `sessions`: the only ones that the caller may see. Raises
+    ValidationError.
     """
 
     kind: MemoryKind | None
@@ -288,6 +290,7 @@ class Scope:
     tags: tuple[str, ...]
     own_agent_id: str | None
     after_id: int | None
+    since_id: int | None
     containing: str | None
     project: str | None
     state: State | None

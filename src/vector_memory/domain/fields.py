@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from vector_memory.domain import validation
 from vector_memory.domain.times import beginning_of, end_of
 
-REVISION = 2
+REVISION = 3
 """Part of the version of each engine's tables: raise it with every change of a column here."""
 
 
@@ -163,6 +163,7 @@ ONLY_FILTERS = (
     text("category", asked="Filter", flag=("category", "Only this category.")),
     text("own_agent_id"),
     F("after_id", T.ID, partial(validation.check_range, "after_id", minimum=0, maximum=validation.LARGEST)),
+    F("since_id", T.ID, partial(validation.check_range, "since_id", minimum=0, maximum=validation.LARGEST)),
     F("created_after", T.TIME, partial(beginning_of, "created_after"), asked="Date or time",
       flag=("since", "Only from this date or time on, such as 2026-10.")),
     F("created_before", T.TIME, partial(end_of, "created_before"), asked="Inclusive",

@@ -67,12 +67,12 @@ class Changes:
         with self._timer.time("search_changes"), self._storage.read() as reader:
             end = reader.cursor()
             start, lost = position(cursor, end)
-            since = replace(scope, after_id=start.memory_id)
+            since = replace(scope, since_id=start.memory_id)
             total = reader.memories.count(since)
-            memories = reader.memories.changes_after(start, scope, page.limit)
+            changes = reader.memories.changes(since, page.limit)
             is_empty = not total and not reader.memories.count(Scope(session_id=scope.session_id, as_of=ANY))
             unknown = mapping.no_such_session(reader, scope.session_id) if is_empty else None
-            found, superseded = self._found(reader, since, memories, length)
+            found, superseded = self._found(reader, since, [memory for _, memory in changes], length)
 
         def build(budget: ResponseBudget) -> ChangesResult:
             shown = budget.share(found)
@@ -80,7 +80,7 @@ class Changes:
             has_more = len(shown) < total
             return ChangesResult(
                 results=shown,
-                cursor=str(end if not has_more else Cursor(shown[-1].id) if shown else start),
+                cursor=str(end if not has_more else changes[len(shown) - 1][0] if shown else start),
                 has_more=has_more,
                 total_new=total,
                 superseded=superseded,
@@ -97,7 +97,7 @@ class Changes:
             with self._retriever.answering(question, scope) as retrieval:
                 reader, question = retrieval.reader, retrieval.question
                 start, lost = position(cursor, end := reader.cursor())
-                scope = replace(scope, after_id=start.memory_id)
+                scope = replace(scope, since_id=start.memory_id)
                 counts = reader.memories.count_by(scope, "kind")
                 kinds = [replace(scope, kind=kind) for kind in MemoryKind if kind in counts]
                 retrievals = [self._retriever.within(reader, question, one) for one in kinds]

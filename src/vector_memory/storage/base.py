@@ -67,7 +67,10 @@ class Reader(DuplicateQueries, ABC):
         """
         if self.connection.sessions is None:
             return Cursor(self.last_ids().memory, gaps=self.gaps)
-        sql = f"select coalesce(max(m.id), 0) from session_memories m where {{visible:m}} and {UNDELETED}"
+        sql = f"""
+            select coalesce(max(case when l.given_at > m.id then l.given_at else m.id end), 0) from session_memories m
+            left join memory_lifecycle l on l.memory_id = m.id where {{visible:m}} and {UNDELETED}
+        """
         newest = self.connection.fetch_value(sql)
         return Cursor(newest, may_fall=True, gaps=self.gaps)
 
@@ -88,10 +91,6 @@ class Writer(MemoryChanges, MemoryInserts, TagChanges, Reader):
     """A reader of the newest state that can also change it."""
 
     vectors: PendingQueries
-
-    @abstractmethod
-    def raise_last_ids(self, last: LastIds) -> None:
-        """Give only ids above these from now on."""
 
     def end_copy(self) -> None:
         """Leave the tables as if all that a copy has added had been stored one by one."""

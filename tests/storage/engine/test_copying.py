@@ -138,7 +138,7 @@ def test_what_is_stored_in_a_copy_gets_ids_that_were_never_given(pair: Pair) -> 
     assert memory_id == last.memory + 1
     with pair.target.read() as reader:
         assert reader.chunks.of(memory_id)[0].id == last.chunk + 1
-        assert [memory.id for memory in reader.memories.changes_after(reader.cursor(), Scope(), 5)] == []
+        assert reader.memories.changes(Scope(since_id=reader.cursor().memory_id), 5) == []
     with pair.target.write() as writer:
         assert writer.delete(1) is not None
 

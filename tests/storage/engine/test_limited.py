@@ -24,7 +24,7 @@ from vector_memory.storage.queries.candidates import IndexedScope
 from vector_memory.storage.queries.deletions import Deleted, DeletedTexts
 from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.queries.portions import Lifetimes
-from vector_memory.storage.records import Cursor, History, LastIds, Lease, Link, Links, Span
+from vector_memory.storage.records import History, LastIds, Lease, Link, Links, Span
 
 HIDDEN_IDS = 900_000
 """The memories and chunks that may not be seen have higher ids."""
@@ -112,7 +112,7 @@ def arguments(reader: Reader, limited: Reader, ids: dict[str, list[int]]) -> dic
         "agents": 9, "same_agent": False, "by": "agent_id", "part": "e", "newest": 9_999, "besides": "x",
         "kind": MemoryKind.REPORT, "before": "2030", "buckets": [1, 2], "dimensions": 8,
         "span": Span(session_id="seen", since=(0, ""), besides="x"), "project": Project("p", owns_memory=True),
-        "cursor": Cursor(0), "owner": "x", "new": new,
+        "owner": "x", "new": new,
         "content_hash": content_hash(new), "hashes": [content_hash(new)], "agent_id": "seen", "session_iter": 1,
         "task_code": None, "memory": memory, "query": unit_vector("x"), "queries": unit_vector("x"),
         "worth": WordWeights(units, None, 1.0),

@@ -41,11 +41,11 @@ def test_a_reader_that_follows_cursors_sees_every_memory_once_whichever_handle_s
         else:
             with storage.read() as reader:
                 assert reader.cursor() == largest
-                found = reader.memories.changes_after(cursor, Scope(session_id="s"), 2)
-                assert [memory.id for memory in found] == waiting[:2]
-                assert reader.memories.changes_after(cursor, Scope(session_id="t"), 2) == []
+                found = reader.memories.changes(Scope(session_id="s", since_id=cursor.memory_id), 2)
+                assert [memory.id for _, memory in found] == waiting[:2]
+                assert reader.memories.changes(Scope(session_id="t", since_id=cursor.memory_id), 2) == []
             waiting = waiting[2:]
-            cursor = Cursor(found[-1].id) if waiting else largest
+            cursor = found[-1][0] if waiting else largest
 
 
 def test_a_cursor_reads_what_it_writes() -> None:
@@ -132,13 +132,13 @@ def test_a_reader_that_follows_a_cursor_misses_nothing_that_processes_write(
     is_over = False
     while True:
         with engine.storage.read() as reader:
-            found = [memory.id for memory in reader.memories.changes_after(cursor, Scope(), 5)]
-            if found:
-                cursor = type(cursor)(found[-1])
+            changes = reader.memories.changes(Scope(since_id=cursor.memory_id), 5)
+            if changes:
+                cursor = changes[-1][0]
             elif is_over:
                 assert reader.cursor() == cursor
                 break
-        seen += found
+        seen += [memory.id for _, memory in changes]
         is_over = all(writer.poll() is not None for writer in writers)
     acknowledged = [int(number) for writer in writers for number in writer.communicate()[0].split()]
     assert seen == sorted(acknowledged)

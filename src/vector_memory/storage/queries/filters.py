@@ -75,6 +75,18 @@ deleted, for itself and for what it superseded, so it does not matter when it is
 checked first, because PostgreSQL takes .2 ms or more for each recursion before it knows the tables."""
 
 
+SINCE = """
+m.id >= coalesce(
+    (select min(memory_id) from memory_lifecycle where given_at > %(since_id)s and memory_id <= %(since_id)s),
+    %(since_id)s + 1
+) and (
+    m.id > %(since_id)s
+    or exists (select 1 from memory_lifecycle l where l.memory_id = m.id and l.given_at > %(since_id)s)
+)
+"""
+"""Whether a memory `m` was stored, or released by a person, after an id. The first bound is one for the index."""
+
+
 class Filter(NamedTuple):
     """A condition, and its parameters."""
 
@@ -87,6 +99,7 @@ OWN = {
     "tags": "{has_tag:tags}",
     "own_agent_id": "m.agent_id <> %(own_agent_id)s",
     "after_id": "m.id > %(after_id)s",
+    "since_id": SINCE,
     "created_after": "m.created_at >= %(created_after)s",
     "created_before": "m.created_at <= %(created_before)s",
     "containing": "({like:m.title} or {like:m.content})",

@@ -19,7 +19,7 @@ from vector_memory.storage.queries.filters import CURRENT, DELETED, HELD, UNDELE
 from vector_memory.storage.queries.lifecycle import PENDING, QUARANTINED, LaterChanges, LifecycleChanges
 from vector_memory.storage.queries.passages import Passage
 from vector_memory.storage.queries.pending import PendingChanges
-from vector_memory.storage.records import Derived, Embedded, History, Memory
+from vector_memory.storage.records import Derived, Embedded, History, LastIds, Memory
 
 if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     import numpy as np
@@ -289,11 +289,14 @@ class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterCha
         return found.chunk_count
 
     def bring_back(self, memory_ids: Sequence[int]) -> None:
-        """Release memories that are held back, and forget that they were deleted."""
+        """Release memories that are held back, and forget that they were deleted. Cursors so far return them again."""
         for number in memory_ids:
             if (found := self._deleted(number)) is not None and found.held == DELETED:
                 self.forget_deletion(found)
         self.hold(memory_ids, None, None)
+        for number, given_at in zip(memory_ids, self.next_ids("memory", len(memory_ids)), strict=True):
+            self._set(number, given_at=given_at)
+            self.raise_last_ids(LastIds(given_at, 0))
 
     def _deleted(self, memory_id: int, condition: str = "true") -> Deleted | None:
         sql = f"""
@@ -325,6 +328,10 @@ class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterCha
         rows = rows_of_chunks(memory, derived.chunks, ids, enriched=derived.enriched)
         self.connection.insert("memory_chunks", rows)
         return ids
+
+    @abstractmethod
+    def raise_last_ids(self, last: LastIds) -> None:
+        """Give only ids above these from now on."""
 
     @abstractmethod
     def next_ids(self, of: Numbered, count: int) -> list[int]:

@@ -399,18 +399,30 @@ class MemoryQueries(OverVectors):
         existing = self.origins([link.older_id for link in links])
         return [link for link in links if link.older_id in existing]
 
-    def changes_after(self, cursor: Cursor, scope: Scope, limit: int) -> list[Memory]:
-        """Return the first `limit` memories of a scope after a cursor, in the order of their commits.
+    def changes(self, scope: Scope, limit: int) -> list[tuple[Cursor, Memory]]:
+        """Return the first `limit` memories of a scope, in the order of their commits, and the cursor after each.
 
-        That is the order of ids, which are assigned under the writers' lock, and never twice.
+        That is the order of ids, which are assigned under the writers' lock, and never twice. Those that a person has
+        released come where that was.
         """
         condition = memory_filter(scope)
         sql = f"""
-            select {COLUMNS} from session_memories m where {{visible:m}} and {condition.sql} and m.id > %(start)s
-            order by m.id limit %(limit)s
+            select {COLUMNS}, c.place from (
+                select * from (
+                    select m.id, m.id as place from session_memories m
+                    where {{visible:m}} and {condition.sql} and not exists (
+                        select 1 from memory_lifecycle g where g.memory_id = m.id and g.given_at is not null
+                    ) order by m.id limit %(limit)s
+                ) stored union all select * from (
+                    select m.id, g.given_at as place from memory_lifecycle g
+                    join session_memories m on m.id = g.memory_id
+                    where {{visible:m}} and {condition.sql} and g.given_at is not null
+                    order by g.given_at limit %(limit)s
+                ) released
+            ) c join session_memories m on m.id = c.id where {{visible:m}} order by c.place limit %(limit)s
         """
-        parameters = condition.parameters | {"start": cursor.memory_id, "limit": limit}
-        return self.connection.fetch(memory_from_row, sql, parameters)
+        parameters = condition.parameters | {"limit": limit}
+        return self.connection.fetch(lambda place, **row: (Cursor(place), memory_from_row(**row)), sql, parameters)
 
 
 SECONDS_TO_USE = 24 * 3600

@@ -35,6 +35,7 @@ class StoredLifecycle(NamedTuple):
     held_at: str | None
     held_for: str | None
     held_until: str | None
+    given_at: int | None
 
 
 class CopiedFrom(NamedTuple):
@@ -134,7 +135,8 @@ class Portions(Queries):
     def lifetimes(self) -> Lifetimes:
         """Return the lifetimes of memories that are not current for ever."""
         sql = """
-            select memory_id, expires_at, superseded_at, superseded_until, pinned, held, held_at, held_for, held_until
+            select memory_id, expires_at, superseded_at, superseded_until, pinned, held, held_at, held_for, held_until,
+                given_at
             from memory_lifecycle
             order by memory_id
         """

@@ -32,11 +32,12 @@ create table embedding_models (
 ){options};
 """
 
-# `memory_lifecycle` is only for memories that expire, were superseded, are pinned or held. `provenance` has one row: a
-# random name of this memory, and up to which id it was copied from which other one. `traces` has keyed hashes of
-# deleted memories. `file_evidence` has lines of files, without their text. Deleting a memory does not lower the
-# frequency of a tag. `recalls` has a row for each memory of a recap or recall; `tokens` are those of the whole text. A
-# session is a hash, so that its name can be deleted.
+# `memory_lifecycle` is only for memories that expire, were superseded, are pinned or held.
+# `given_at` is an id that no memory has, taken when a person released one: cursors before it return it again.
+# `provenance` has one row: a random name of this memory, and up to which id it was copied from which other one.
+# `traces` has keyed hashes of deleted memories. `file_evidence` has lines of files, without their text. Deleting a
+# memory does not lower the frequency of a tag. `recalls` has a row for each memory of a recap or recall; `tokens` are
+# those of the whole text. A session is a hash, so that its name can be deleted.
 KEPT = """
 create table memory_lifecycle (
     memory_id {id} primary key references session_memories(id) on delete cascade,
@@ -47,10 +48,12 @@ create table memory_lifecycle (
     held text,
     held_at {text},
     held_for {text},
-    held_until {text}
+    held_until {text},
+    given_at {id}
 ){options};
 create index idx_held on memory_lifecycle(memory_id) where held is not null;
 create index idx_expires_at on memory_lifecycle(expires_at) where expires_at is not null;
+create index idx_given_at on memory_lifecycle(given_at) where given_at is not null;
 create index idx_held_until on memory_lifecycle(held_until) where held_until is not null;
 create index idx_pinned on memory_lifecycle(memory_id) where pinned;
 create index idx_superseded_at on memory_lifecycle(superseded_at) where superseded_at is not null;
