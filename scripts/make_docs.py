@@ -2,8 +2,9 @@
 
 docs/commands.md comes from the commands' own help, docs/configuration.md from the settings, docs/tools.md from the
 tools, docs/schema.md from an empty memory, src/vector_memory/server/early.json from the first answers of servers, and
-plugin/hooks/hooks.json from the events of hooks. What stands between marks such as "public sets" is made of the results
-of benchmarks/public, in docs/connecting.md of the registry of clients, and in docs/hooks.md of the events of hooks.
+plugin/hooks/hooks.json from the events of hooks; plugin/skills has a copy of the server's. What stands between marks
+such as "public sets" is made of the results of benchmarks/public, in docs/connecting.md of the registry of clients,
+and in docs/hooks.md of the events of hooks.
 """
 
 import inspect
@@ -53,6 +54,9 @@ CONNECTING, HOOKS = DOCS / "connecting.md", DOCS / "hooks.md"
 
 PLUGIN = ROOT / "plugin"
 
+SKILL = "skills/vector-memory/SKILL.md"
+"""The skill that the server offers. The plugin has a copy, because Claude Code reads no links there."""
+
 TABLES = {
     "schema_migrations": "The versions that the file has had.",
     "session_memories": "One row for each memory of any kind, with its text exactly as stored.",
@@ -99,6 +103,7 @@ def main() -> None:
     texts[CONNECTING] = with_tables(CONNECTING, client_tables())
     texts[HOOKS] = with_tables(HOOKS, hook_tables())
     texts[PLUGIN / "hooks" / "hooks.json"] = plugin_hooks()
+    texts[PLUGIN / SKILL] = (ROOT / "src/vector_memory/server" / SKILL).read_text(encoding="utf-8")
     stale = []
     for page, text in texts.items():
         if page.is_file() and page.read_text(encoding="utf-8") == text:
