@@ -211,8 +211,11 @@ def test_codex_remembers_unasked_after_install_and_trust(
     user = Codex(codex, tmp_path, model.url)
     if scope == "user":  # who edits a file by hand may leave out its last line end
         user.config.write_text(user.config.read_text(encoding="utf-8").rstrip(), encoding="utf-8")
-    before = user.files()
+    before, numbers = user.files(), list[str]()
     assert '"Trust all and continue"' in user.ours("install", "codex", f"--{scope}", "--yes")
+    [hooks] = tmp_path.rglob("hooks.json")
+    installed = hooks.read_text(encoding="utf-8")
+    hooks.write_text(installed.replace('"timeout": 5', '"timeout": 120'), encoding="utf-8")  # for a busy machine
     user.trust_hooks()
 
     user.delegate_to(model)
@@ -221,10 +224,17 @@ def test_codex_remembers_unasked_after_install_and_trust(
     assert stored(user.project, "input_prompt") == [QUESTION]
     assert stored(user.project, "working_memory") == [ANSWER]
     assert stored(user.project, "report") == [REPORT]
-    user.ask("Go on.")
-    [number] = re.findall(rf"Last answer \(memory (\d+)\): {re.escape(ANSWER)}", model.requests[-1].text)
+    model.script |= {"Go on.": [[Say(ANSWER)]]}
+
+    def recalled() -> list[str]:
+        """Begin a session, and return the answers in its recap: no recap delays a prompt on a busy machine."""
+        user.ask("Go on.")
+        return re.findall(rf"Last answer \(memory (\d+)\): {re.escape(ANSWER)}", model.requests[-1].text)
+
+    eventually(lambda: (found := recalled()) and numbers.extend(found) is None)
     with SessionMemoryStore(memory_in(user.project)) as store:
-        assert store.get_memory_by_id(int(number)).memory.content == ANSWER
+        assert store.get_memory_by_id(int(numbers[0])).memory.content == ANSWER
+    hooks.write_text(installed, encoding="utf-8")
     user.ours("uninstall", "codex", f"--{scope}", "--yes")
     assert user.files() == before
     user.ask("Is anything left?")
