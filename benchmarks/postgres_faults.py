@@ -179,18 +179,16 @@ class Trial:
 
     def _jobs(self) -> Iterator[tuple[str, Job]]:
         spawn = get_context("spawn").Process
-        for name, work, pooled, options in (
-            ("writer0", write, False, ""), ("writer1", write, False, ""), ("writer2", write, True, ""),
-            ("searcher0", search, False, ""), ("searcher1", search, True, ""),
-            ("searcher2", search, False, "&reads=standbys"), ("follower0", follow, False, ""),
-            ("follower1", follow, False, "&reads=standbys"),
+        for name, work, pooled in (
+            ("writer0", write, False), ("writer1", write, False), ("writer2", write, True),
+            ("searcher0", search, False), ("searcher1", search, True),
+            ("searcher2", search, False), ("follower0", follow, False), ("follower1", follow, False),
         ):  # fmt: skip
             links = [Link(self._target(number, pooled=pooled)) for number in range(2)]
             for link in links:
                 asyncio.run_coroutine_threadsafe(link.start(), self.loop).result()
             ports = ",".join(str(link.port) for link in links)
-            attributes = "" if options else "&target_session_attrs=read-write"
-            url = f"postgresql://postgres@/team?host=127.0.0.1,127.0.0.1&port={ports}{attributes}{options}"
+            url = f"postgresql://postgres@/team?host=127.0.0.1,127.0.0.1&port={ports}&target_session_attrs=read-write"
             arguments = (self.journals / name, url)
             yield name, Job(lambda work=work, args=arguments: spawn(target=work, args=args, daemon=True), links)
 

@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from psycopg.conninfo import conninfo_to_dict
 
 from forked import finished
 from vector_memory import SessionMemoryStore
@@ -72,20 +71,6 @@ def test_a_url_says_that_a_pooler_carries_prepared_statements() -> None:
     assert DatabaseUrl.parse("postgresql:///team?pooler=prepared").of_namespace("a").hosts
     with pytest.raises(ConfigurationError, match="write prepared"):
         DatabaseUrl.parse("postgresql:///team?pooler=yes")
-
-
-def test_a_url_says_whether_standbys_are_read() -> None:
-    address = DatabaseUrl.parse("postgresql://one,two/team?sslmode=require&target_session_attrs=primary&reads=standbys")
-    assert "reads" not in address.conninfo()
-    standbys = conninfo_to_dict(address.of_namespace("a").standbys() or "")
-    assert (standbys["host"], standbys["target_session_attrs"], standbys["sslmode"]) == (
-        "one,two",
-        "standby",
-        "require",
-    )
-    assert DatabaseUrl.parse("postgresql:///team?reads=primary").standbys() is None
-    with pytest.raises(ConfigurationError, match="write primary or standbys"):
-        DatabaseUrl.parse("postgresql:///team?reads=here")
 
 
 @pytest.mark.parametrize("schema", ["public; drop table x", "Memory", "pg_temp", "vector_memory", "a" * 64, ""])

@@ -1,4 +1,4 @@
-"""Whoever changes a memory raises its revision in the same commit, so that no standby is read that lacks it."""
+"""Whoever changes a memory raises its revision in the same commit, so that whoever waits for changes sees each."""
 
 from collections.abc import Callable
 from io import BytesIO

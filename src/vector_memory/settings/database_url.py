@@ -45,9 +45,6 @@ URL = re.compile(
 SERVICE = "the service"
 """Placeholder for the hosts that a libpq service names."""
 
-STANDBYS = "target_session_attrs=standby&load_balance_hosts=random"
-"""The parameters by which libpq connects to any of the standbys."""
-
 SCHEMES = ("postgresql://", "postgres://")
 LIKE_A_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 """Begins a URL of any kind, also one whose slashes were joined; the drive of a path has one letter."""
@@ -69,8 +66,7 @@ class DatabaseUrl:
     """A memory in a schema of a PostgreSQL database. Only `conninfo` reveals a password: as text, there is none.
 
     `url`: what libpq understands, and `pooler`. `hosts`: the names, addresses or socket folders of servers.
-    `connections`: the maximum of a process for all its memories in the database. `reads_standbys`: read from standbys
-    that have everything.
+    `connections`: the maximum of a process for all its memories in the database.
     """
 
     url: str = field(repr=False)
@@ -78,7 +74,6 @@ class DatabaseUrl:
     database: str
     schema: str = DEFAULT_SCHEMA
     connections: int = MOST_CONNECTIONS
-    reads_standbys: bool = False
     password_file: Path | None = None
 
     @classmethod
@@ -95,11 +90,6 @@ class DatabaseUrl:
         parameters = _parameters(match["parameters"] or "")
         schema = _checked_schema(parameters.pop("schema", DEFAULT_SCHEMA))
         connections = _checked_connections(parameters.pop("connections", f"{MOST_CONNECTIONS}"))
-        readers = parameters.pop("reads", "primary")
-        if readers not in ("primary", "standbys"):
-            raise ConfigurationError("The reads in the database URL are invalid: write primary or standbys.")
-        if readers == "standbys":  # only the primary knows what a standby must have
-            parameters["target_session_attrs"] = "read-write"
         if parameters.get("pooler", "prepared") != "prepared":
             raise ConfigurationError("The pooler in the database URL is invalid: write prepared, or omit it.")
         if password_file is not None and has_password(text):
@@ -115,7 +105,6 @@ class DatabaseUrl:
             database=unquote(database) or os.environ.get("PGDATABASE", ""),
             schema=schema,
             connections=connections,
-            reads_standbys=readers == "standbys",
             password_file=password_file,
         )
 
@@ -134,10 +123,6 @@ class DatabaseUrl:
         if not password:
             raise ConfigurationError(f"The password file {self.password_file} is empty.")
         return with_parameters(self.url, f"password={quote(password, safe='')}")
-
-    def standbys(self) -> str | None:
-        """Return libpq's connection string for a standby; None: nothing is read there. Raises as `conninfo`."""
-        return with_parameters(self.conninfo(), STANDBYS) if self.reads_standbys else None
 
     def of_namespace(self, name: str) -> "DatabaseUrl":
         """Return the address of a namespace of this database."""

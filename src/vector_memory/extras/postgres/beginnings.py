@@ -91,9 +91,7 @@ class Generation(NamedTuple):
 TIMELINE = "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer"
 """Of a server that is not a standby."""
 
-PRIMARY_TIMELINE = f"case when not pg_is_in_recovery() then {TIMELINE} end"
-
-SAID = f"(pg_control_system()).system_identifier, {PRIMARY_TIMELINE}"
+SAID = f"(pg_control_system()).system_identifier, case when not pg_is_in_recovery() then {TIMELINE} end"
 """The system and the timeline, by functions that not every engine allows."""
 
 STARTED = f"""

@@ -2,13 +2,12 @@
 
 import logging
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 
 from vector_memory.errors import ClosedMemoryError, DatabaseError
 from vector_memory.extras.postgres import beginnings, migrations
-from vector_memory.extras.postgres.beginnings import Beginning, Newest
+from vector_memory.extras.postgres.beginnings import Newest
 from vector_memory.extras.postgres.connecting import ConnectionPool, connect
 from vector_memory.extras.postgres.connection import Connection
 from vector_memory.extras.postgres.errors import BUSY, LOCKED, UnreachableError, translated_errors
@@ -18,9 +17,6 @@ from vector_memory.storage.base import Storage
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS, WriteLock
 
 logger = logging.getLogger(__name__)
-
-WITHOUT_STANDBYS_SECONDS = 30.0
-"""After a standby has failed, only the primary is read for this long."""
 
 WAIT_FOR_STANDBY = """
 select from pg_stat_activity where wait_event = 'SyncRep' and datname = current_database() limit 1
@@ -36,9 +32,8 @@ class PostgresDatabase:
 
     A schema that does not exist is created, with the extension if that is missing. `dimensions`: the length of the
     vectors, for a new schema. `read_only`: nothing can be written, and the schema must exist. `connections`: the
-    maximum that this process opens to the database, for all its memories. `standbys`: the URL of servers to read while
-    they have every change. Raises DatabaseError if the server refuses the connection, or a newer release has
-    changed the schema.
+    maximum that this process opens to the database, for all its memories. Raises DatabaseError if the server refuses
+    the connection, or a newer release has changed the schema.
 
     A server that cannot be reached is no error: each `read` and `write` raises UnreachableError until it is back.
     """
@@ -51,7 +46,6 @@ class PostgresDatabase:
         dimensions: int,
         read_only: bool = False,
         connections: int = MOST_CONNECTIONS,
-        standbys: str | None = None,
     ) -> None:
         self.schema = schema
         self.read_only = read_only
@@ -59,8 +53,6 @@ class PostgresDatabase:
         self._url = url
         self._write_lock = WriteLock(BUSY, self._why_locked)
         self._pool = ConnectionPool.of(url, connections)
-        self._standbys = ConnectionPool.of(standbys, connections) if standbys else None
-        self._standbys_from = 0.0
         self._dimensions = dimensions
         self._newest = Newest()
         self._is_prepared = False
@@ -78,11 +70,7 @@ class PostgresDatabase:
     def read(self) -> Iterator[Connection]:
         """Yield a connection that sees one state of the schema, with everything committed. Never waits for writers."""
         opening = beginnings.reading(self.schema)
-        with translated_errors(), ExitStack() as stack:
-            connection = self._standby(stack, opening)
-            if connection is None:
-                connection = stack.enter_context(self._reader())
-                stack.enter_context(connection.reading(opening, self._newest))
+        with translated_errors(), self._reader() as connection, connection.reading(opening, self._newest):
             yield connection
 
     @contextmanager
@@ -119,7 +107,7 @@ class PostgresDatabase:
     def version(self) -> int:
         """Return a number that changes with every commit of any process."""
         with translated_errors(), self._reader() as connection:
-            return migrations.revision(connection, self.schema)[0]
+            return migrations.revision(connection, self.schema)
 
     def require_time_to_write(self) -> None:
         """Raise what `write` would raise at once; call this before a long preparation."""
@@ -131,8 +119,6 @@ class PostgresDatabase:
             if not self._closed:
                 self._closed = True
                 self._pool.close()
-                if self._standbys is not None:
-                    self._standbys.close()
 
     @contextmanager
     def _reader(self) -> Iterator[Connection]:
@@ -140,30 +126,6 @@ class PostgresDatabase:
             raise ClosedMemoryError
         with self._prepared_pool().connection() as connection:
             yield connection
-
-    def _standby(self, stack: ExitStack, opening: Beginning) -> Connection | None:
-        """Begin to read on a standby, and return its connection; None: read on the primary.
-
-        A client must find what it has stored through any process. So ask the primary for its revision, and for its
-        timeline, which a standby does not know for certain.
-        """
-        if self._standbys is None or time.monotonic() < self._standbys_from:
-            return None
-        with self._reader() as primary:
-            revision, timeline = migrations.revision(primary, self.schema)
-        try:
-            with translated_errors(), ExitStack() as reading:
-                connection = reading.enter_context(self._standbys.connection())
-                reading.enter_context(connection.reading(opening, self._newest))
-                if connection.state.revision < revision:
-                    return None
-                connection.state.lineage = connection.state.lineage._replace(timeline=timeline)
-                stack.enter_context(reading.pop_all())
-                return connection
-        except DatabaseError as error:
-            logger.info("No standby is read for a while: %s", error)
-            self._standbys_from = time.monotonic() + WITHOUT_STANDBYS_SECONDS
-            return None
 
     def _why_locked(self) -> str:
         """Return why writers wait so long. Asks on a separate connection, since all others may be waiting."""

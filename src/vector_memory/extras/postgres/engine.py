@@ -36,7 +36,6 @@ def open_schema(address: DatabaseUrl, *, dimensions: int, read_only: bool) -> Po
             dimensions=dimensions,
             read_only=read_only,
             connections=address.connections,
-            standbys=address.standbys(),
         )
     )
 

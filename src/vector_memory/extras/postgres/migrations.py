@@ -114,9 +114,7 @@ def has_tables(connection: Connection, schema: str) -> bool:
     return row[0] is not None
 
 
-def revision(connection: Connection, schema: str) -> tuple[int, int | None]:
-    """Return a number that ascends with every commit, and the timeline of a primary, if it says it. No transaction."""
-    named = Identifier(schema).as_string()
-    timeline = "null" if connection.hides_timeline else beginnings.PRIMARY_TIMELINE
-    (row,) = connection.execute(f"select revision, {timeline} from {named}.namespace").fetchall()
-    return row[0], row[1]
+def revision(connection: Connection, schema: str) -> int:
+    """Return a number that ascends with every commit. No transaction."""
+    ((number,),) = connection.execute(f"select revision from {Identifier(schema).as_string()}.namespace").fetchall()
+    return int(number)
