@@ -10,7 +10,7 @@ import pytest
 from clusters import shared_cluster
 from doctor.conftest import store_all
 from doctor.test_faults import InSchema
-from memory_files import SETTINGS, doctor, examine, found, said
+from memory_files import SETTINGS, examine, found, said
 from vector_memory.settings import DatabaseUrl
 from vector_memory.store import SessionMemoryStore
 from vector_memory.upkeep.doctor.report import Level, as_bug_report
@@ -32,7 +32,7 @@ def test_a_sound_memory_is_healthy_and_examining_it_changes_nothing(url: str) ->
         assert store.version() == version
     assert "Connected to PostgreSQL" in said(report, "connection")
     assert "pgvector 0." in said(report, "extension")
-    assert {"privileges", "size", "indexes", "vacuum", "index", "keywords", "counts"} <= {
+    assert {"privileges", "size", "indexes", "index", "keywords", "counts"} <= {
         finding.name for finding in report.findings
     }
 
@@ -108,14 +108,3 @@ def test_postings_that_an_open_snapshot_keeps_are_told_with_who_has_it(
         assert said(report, "text"), "what is stored is examined nevertheless"
     InSchema(url).change("vacuum full keyword_postings")
     assert "space" not in found(examine(url))
-
-
-def test_dead_rows_are_cleaned(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vector_memory.extras.postgres.doctor.LARGE", 3)
-    InSchema(url).change(
-        "analyze; update session_memories set access_count = access_count + 1; select pg_stat_force_next_flush()"
-    )
-    examined = doctor(url)
-    report, repairs = examined.repair_all(examined.examine(deep=True))
-    assert any("Cleaned" in repair for repair in repairs)
-    assert found(report) == InSchema.usual

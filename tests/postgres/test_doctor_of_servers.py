@@ -10,7 +10,7 @@ from engine_memories import DIMENSIONS
 from memory_files import doctor
 from vector_memory.extras.postgres import doctor as postgres_memory
 from vector_memory.extras.postgres.database import PostgresDatabase
-from vector_memory.extras.postgres.doctor import Surveyed, confirmation, namespaces, server, servers, survey
+from vector_memory.extras.postgres.doctor import Surveyed, confirmation, server, servers, survey
 from vector_memory.upkeep.doctor.report import Finding, Level
 from waiting import eventually
 
@@ -51,10 +51,7 @@ def test_each_server_is_listed_with_its_role_timeline_lag_and_connections(pair: 
     ]
     assert lines[0].endswith(" of 100 connections in use.")
     assert lines[1].endswith(" of 100 connections in use, 0.0 MB behind the primary.")
-    assert lines[2:] == [
-        "ok confirmation: No standby has to confirm stores, so a failover can lose the latest.",
-        "ok namespaces: The database has 1 memory with 20 tables.",
-    ]
+    assert lines[2:] == ["ok confirmation: No standby has to confirm stores, so a failover can lose the latest."]
 
 
 def test_a_standby_that_is_away_or_receives_nothing_or_has_to_confirm_is_reported(
@@ -88,14 +85,7 @@ def test_two_primaries_on_one_timeline_are_a_problem(primary: Surveyed, monkeypa
     assert "problem primary: Two servers of the database URL accept changes" in texts(servers(""))
 
 
-def test_limits_that_are_nearly_reached_are_reported(primary: Surveyed, monkeypatch: pytest.MonkeyPatch) -> None:
-    def state(finding: Finding) -> Level:
-        return finding.state
-
-    assert state(server("db", primary, primary.timeline, [primary])) == Level.OK
-    assert state(server("db", primary._replace(connections=81), primary.timeline, [primary])) == Level.WARNING
-    assert state(namespaces(primary)) == Level.OK
-    assert "--schema" in (namespaces(primary._replace(tables=primary.locks + 1)).advice or "")
-    monkeypatch.setattr(postgres_memory, "MANY_NAMESPACES", 1)
-    assert "another database" in (namespaces(primary).advice or "")
+def test_limits_that_are_nearly_reached_are_reported(primary: Surveyed) -> None:
+    assert server("db", primary, primary.timeline, [primary]).state == Level.OK
+    assert server("db", primary._replace(connections=81), primary.timeline, [primary]).state == Level.WARNING
     assert "pg_read_all_stats" in (confirmation(primary._replace(has_to_confirm="*")).advice or "")

@@ -23,13 +23,12 @@ from vector_memory.extras.postgres.connecting import (
     opened,
     parameters_in,
     require_supported,
-    statements_alone,
 )
 from vector_memory.extras.postgres.connection import Connection
 from vector_memory.extras.postgres.errors import FEWER, translated_errors
 from vector_memory.extras.postgres.schema import VERSION
 from vector_memory.extras.postgres.statement import fetch_column, fetch_value
-from vector_memory.settings import MANY_NAMESPACES, DatabaseUrl, Settings
+from vector_memory.settings import DatabaseUrl, Settings
 from vector_memory.storage.base import EXPORT_AND_IMPORT, Storage
 from vector_memory.storage.opening import open_storage
 from vector_memory.upkeep.backfill import Progress
@@ -43,7 +42,6 @@ from vector_memory.upkeep.doctor.report import (
     checked,
     fine,
     first_names,
-    fixable,
     problem,
     warning,
 )
@@ -58,10 +56,6 @@ INDEXES = {
 
 WRITES = ("select", "insert", "update", "delete")
 
-LARGE = 10_000
-"""Rows from which on a table without statistics, or with many dead rows, makes searches slow."""
-MOST_DEAD = 0.3
-"""The share of dead rows from which on a table should be cleaned."""
 MUCH_SPACE, MOST_TIMES = 32 << 20, 8
 """The space that postings may take: this many bytes in any case, and a multiple of what they need."""
 
@@ -69,7 +63,7 @@ SERVER = """
 select current_setting('server_version') as version,
     (select extversion from pg_extension where extname = 'vector') as pgvector,
     exists (select from pg_available_extensions where name = 'vector') as can_have_pgvector,
-    current_user::text as role, rolsuper as is_superuser, pg_is_in_recovery() as is_standby,
+    current_user::text as role, rolsuper as is_superuser,
     current_setting('autovacuum') = 'on' as has_autovacuum,
     (select version from pg_stat_ssl where pid = pg_backend_pid() and ssl) as tls,
     inet_server_addr() is null as is_socket,
@@ -98,14 +92,6 @@ where i.relnamespace = to_regnamespace(quote_ident(current_schema())) and not (x
 PRESENT_INDEXES = """
 select i.relname from pg_index x join pg_class i on i.oid = x.indexrelid
 where i.relnamespace = to_regnamespace(quote_ident(current_schema()))
-"""
-
-NEGLECTED = """
-select relname from pg_stat_user_tables
-where schemaname = current_schema() and (
-    n_dead_tup > greatest(%(large)s, %(share)s * n_live_tup)
-    or n_live_tup > %(large)s and coalesce(last_analyze, last_autoanalyze) is null
-) order by relname
 """
 
 # Each store rewrites some postings; the old rows stay as long as a snapshot may see them, then leave empty space.
@@ -141,7 +127,6 @@ class Server(NamedTuple):
     can_have_pgvector: bool
     role: str
     is_superuser: bool
-    is_standby: bool
     has_autovacuum: bool
     tls: str | None
     is_socket: bool
@@ -193,21 +178,6 @@ def rebuild_indexes(connection: Connection) -> int:
     return len(names)
 
 
-def neglected_tables(connection: Connection) -> list[str]:
-    """Return the tables with many dead rows, and large ones without statistics."""
-    return fetch_column(connection, NEGLECTED, {"large": LARGE, "share": MOST_DEAD})
-
-
-def vacuum(url: str, schema_name: str) -> int:
-    """Clean these tables and compute their statistics; return their number."""
-    with inspected(url, schema_name) as connection:
-        names = neglected_tables(connection)
-    with statements_alone(url) as connection:
-        for name in names:
-            connection.execute(SQL("vacuum (analyze) {}").format(Identifier(schema_name, name)).as_string())
-    return len(names)
-
-
 def misfiled_memories(connection: Connection) -> list[int]:
     """Return the memories whose passages have a wrong session, kind, agent, iteration, task or chunk."""
     return fetch_column(connection, MISFILED)
@@ -221,13 +191,7 @@ SURVEY = f"""{STATE},
     exists (select 1 from pg_stat_wal_receiver), current_setting('synchronous_standby_names'),
     (select count(*) from pg_stat_replication where sync_state in ('sync', 'quorum')),
     pg_has_role('pg_read_all_stats', 'usage'),
-    (select sum(numbackends) from pg_stat_database)::integer, current_setting('max_connections')::integer,
-    (select count(*) from pg_class where relname = 'namespace' and relkind = 'r'),
-    (select count(*) from pg_class where relkind = 'r' and relnamespace in (
-        select relnamespace from pg_class where relname = 'namespace' and relkind = 'r'
-    )),
-    current_setting('max_locks_per_transaction')::bigint
-        * (current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint)
+    (select sum(numbackends) from pg_stat_database)::integer, current_setting('max_connections')::integer
 """
 
 
@@ -235,8 +199,7 @@ class Surveyed(NamedTuple):
     """A server. The first fields are those of `ServerState`. `position`: in the log, in bytes.
 
     `has_to_confirm`: the standbys that do, as a setting names them; `confirming`: how many of them are connected, if
-    the role `sees_standbys`. `memories` of the database have `tables`, and `locks` is for how many objects the server
-    has locks.
+    the role `sees_standbys`.
     """
 
     started_at: datetime
@@ -250,9 +213,6 @@ class Surveyed(NamedTuple):
     sees_standbys: bool
     connections: int
     most_connections: int
-    memories: int
-    tables: int
-    locks: int
 
     @property
     def state(self) -> ServerState:
@@ -274,7 +234,7 @@ def survey(url: str) -> Iterator[tuple[str, Surveyed | DatabaseError]]:
 
 ADVICE = Advice(FIX, "Restore the database from a backup, made with `pg_dump`.")
 
-WITHOUT_REBUILDING = {"indexes", "vacuum", "unindexed", "outdated"}
+WITHOUT_REBUILDING = {"indexes", "unindexed", "outdated"}
 
 # ruff: noqa: D102 - the methods are described in `ExaminedMemory`
 
@@ -323,8 +283,6 @@ class PostgresMemory:
         if "indexes" in wrong:
             with inspected(url, schema, writes=True) as connection:
                 done.append(f"Rebuilt {counted(rebuild_indexes(connection), 'index', 'indexes')}.")
-        if "vacuum" in wrong:
-            done.append(f"Cleaned {counted(vacuum(url, schema), 'table')}.")
         with inspected(url, schema) as connection:
             misfiled = misfiled_memories(connection)
         with closing(self._opened()) as storage:
@@ -344,8 +302,6 @@ def server_findings(connection: Connection) -> Iterator[Finding]:
     how = "over a socket" if server.is_socket else f"encrypted with {server.tls}" if server.tls else "not encrypted"
     yield fine("connection", f"Connected to PostgreSQL {server.version} as {server.role}, {how}.")
     yield pgvector_extension(connection, server)
-    if server.is_standby:
-        yield warning("standby", "The server is a standby.", "It can only be read: connect to the primary to store.")
     if not server.has_autovacuum:
         yield warning("autovacuum", "The server does not clean its tables.", "Turn on `autovacuum` in its settings.")
     if server.open_schema is not None:
@@ -413,13 +369,8 @@ def schema_findings(connection: Connection, schema: str) -> Iterator[Finding]:
 
 
 def upkeep_findings(connection: Connection, *, deep: bool) -> Iterator[Finding]:
-    """Check what exists only in PostgreSQL: indexes, dead rows and copied fields."""
+    """Check what exists only in PostgreSQL: indexes, space and copied fields."""
     yield checked("indexes", first_names(faulty_indexes(connection)), ADVICE)
-    if neglected := neglected_tables(connection):
-        message = f"Tables with many dead rows or without statistics: {first_names(neglected)}."
-        yield fixable("vacuum", message, Level.WARNING)
-    else:
-        yield fine("vacuum", "The tables are clean, and large ones have statistics.")
     yield space(Bloat._make(connection.execute(BLOAT).fetchall()[0]))
     found = state_in(connection.together(connection.header)[0])
     yield generation(found.generations, found.lineage)
@@ -484,7 +435,6 @@ def servers(url: str) -> Iterator[Finding]:
             yield problem("primary", f"{error}", "Stop all servers but the right one, and make them standbys again.")
     if primaries:
         yield confirmation(primaries[0])
-        yield namespaces(primaries[0])
 
 
 def server(place: str, found: Surveyed, latest: int, primaries: Sequence[Surveyed]) -> Finding:
@@ -521,14 +471,3 @@ def confirmation(primary: Surveyed) -> Finding:
             "Start the standby, or remove it from `synchronous_standby_names`.",
         )
     return fine("confirmation", f"{counted(primary.confirming, 'standby')} connected to confirm each store.")
-
-
-def namespaces(primary: Surveyed) -> Finding:
-    """Check that there are not too many memories in the database for its tools."""
-    message = f"The database has {counted(primary.memories, 'memory', 'memories')} with {primary.tables:,} tables"
-    if primary.tables > primary.locks:
-        advice = "Raise `max_locks_per_transaction`, or dump one schema at a time with `--schema`."
-        return warning("namespaces", f"{message}: `pg_dump` may need more locks than the server has.", advice)
-    if primary.memories >= MANY_NAMESPACES:
-        return warning("namespaces", f"{message}.", "Create further namespaces in another database.")
-    return fine("namespaces", f"{message}.")
