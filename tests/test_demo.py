@@ -1,6 +1,5 @@
 """The demo: the real server on real files, in separate processes."""
 
-import io
 import os
 import re
 import shlex
@@ -8,11 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from forked import finished
 from vector_memory.cli.commands.search import excerpt_line, without_marks
-from vector_memory.cli.demo.output import PROJECT_DOCS, PROJECT_QUESTIONS, Output, find_subject
+from vector_memory.cli.demo import PROJECT_DOCS, PROJECT_QUESTIONS, found_files, print_next_steps
 from vector_memory.cli.terminal import one_line
 from vector_memory.errors import ConfigurationError
 
@@ -56,12 +54,13 @@ def shown(folder: Path, kept: Path) -> str:
 
 def test_demo_stores_and_asks_at_each_grain(shown: str) -> None:
     """Files become reports, and a question at each grain finds the right one, with its file and headings."""
-    assert "Pages 2 documents" in shown
+    assert "Stored 2 documents" in shown
     for grain in ("Chunks", "Sections", "Documents"):
         assert re.search(rf"^{grain}  (How the cat sleeps|Where the dog runs) +\d+ ms$", shown, re.MULTILINE)
-    found = r"^Chunks  How the cat sleeps .*\n  [01]\.\d\d  cats\.md *\n +Animals > How the cat sleeps *\n +The cat"
+    cats = r"[01]\.\d\d  cats\.md\n +Animals > How the cat sleeps\n +report .*\n +The cat"
+    found = rf"^Chunks  How the cat sleeps .*\n\n{cats}"
     assert re.search(found, shown, re.MULTILINE)
-    assert re.search(r"^Sections  Where the dog runs .*\n  [01]\.\d\d  more/dogs\.markdown", shown, re.MULTILINE)
+    assert re.search(r"^Sections  Where the dog runs .*\n\n[01]\.\d\d  more/dogs\.markdown", shown, re.MULTILINE)
 
 
 def test_output_is_plain_text_of_80_columns_without_a_terminal(shown: str) -> None:
@@ -91,12 +90,12 @@ def test_kept_memory_is_asked_again(folder: Path, kept: Path, shown: str) -> Non
     """With --database-path the memory stays: a second run finds its files stored. Own questions go to every grain."""
     assert f"The memory is kept in {kept}." in one_line(shown)
     again = demo(folder, "--database-path", kept, "--question", "the cat", "--question", "the sofa").stdout
-    assert "Pages 0 documents" in again
+    assert "Stored 0 documents" in again
     assert "not stored: cats.md: was stored by an earlier run" in again
     asked = re.findall(r"^(Chunks|Sections|Documents)  (.*?)  +\d+ ms$", again, re.MULTILINE)
     grains = ("Chunks", "Sections", "Documents")
     assert asked == [(grain, question) for question in ("the cat", "the sofa") for grain in grains]
-    assert len(re.findall(r"^  [01]\.\d\d  cats\.md", again, re.MULTILINE)) == len(asked)
+    assert len(re.findall(r"^[01]\.\d\d  cats\.md", again, re.MULTILINE)) == len(asked)
 
 
 def test_without_a_model_the_demo_finds_words_and_says_so(folder: Path, tmp_path: Path) -> None:
@@ -105,22 +104,15 @@ def test_without_a_model_the_demo_finds_words_and_says_so(folder: Path, tmp_path
     ended = demo(folder, "--question", "cat sleeps", **variables)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "There is no embedding model, so texts are found by words only" in one_line(ended.stdout)
-    assert re.search(r"^ +0\.\d\d  cats\.md", ended.stdout, re.MULTILINE)
+    assert re.search(r"^0\.\d\d  cats\.md", ended.stdout, re.MULTILINE)
 
 
-def test_limit_is_said(folder: Path) -> None:
-    """When files are left out, the demo says so and how to have them."""
-    text = io.StringIO()
-    Output(Console(file=text, width=80)).intro(find_subject(folder, limit=1))
-    assert "Storing 1 Markdown file (the first of 7; see --limit)" in one_line(text.getvalue())
-
-
-def test_a_temporary_memory_is_reported() -> None:
+def test_a_temporary_memory_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     """A deleted memory is not searched for, and the command does not name it."""
-    text = io.StringIO()
-    Output(Console(file=text, width=80)).next_steps("uv run main.py", None)
-    assert "The demo's memory was temporary." in text.getvalue()
-    assert "  uv run main.py install claude\n" in text.getvalue()
+    print_next_steps("uv run main.py", None)
+    said = capsys.readouterr().out
+    assert "The demo's memory was temporary." in said
+    assert "  uv run main.py install claude\n" in said
 
 
 def test_folder_without_markdown_is_refused(tmp_path: Path) -> None:
@@ -140,8 +132,8 @@ def test_memory_that_cannot_be_opened_is_explained(folder: Path, tmp_path: Path)
 
 def test_the_projects_own_pages_answer_the_questions_but_the_last_one_and_the_first_one_soon() -> None:
     shown = finished("demo", cwd=PROJECT_DOCS).stdout
-    first, others = shown.split("Pages 10 documents")
-    asked = r"^(Chunks|Sections|Documents)  (.*?) +\d+ ms\n  +(?:0\.\d\d +)?(.*?) *$"
+    first, others = shown.split("Stored 10 documents")
+    asked = r"^(Chunks|Sections|Documents)  (.*?) +\d+ ms\n\n(?:0\.\d\d +)?(.*?) *$"
     found = re.findall(asked, first, re.MULTILINE), re.findall(asked, others, re.MULTILINE)
     pages = ("questions.md", "reliability.md", "orchestrators.md", "No match: nothing here answers the question.")
     grains = ("Chunks", "Sections", "Documents", "Chunks")
@@ -151,15 +143,14 @@ def test_the_projects_own_pages_answer_the_questions_but_the_last_one_and_the_fi
 
 def test_default_is_the_projects_own_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a folder the demo has pages of this project's docs, and of no other's, and questions that they answer."""
-    subject = find_subject(None, limit=100)
+    subject = found_files(None)
     assert subject.folder == PROJECT_DOCS
     assert subject.questions == PROJECT_QUESTIONS
-    assert 0 < subject.first < 5
     assert len([file for file in subject.files if file.is_file()]) == 10
 
     (tmp_path / "index.md").touch()  # beside an installed package, as with `pip install --target`
-    monkeypatch.setattr("vector_memory.cli.demo.output.PROJECT_DOCS", tmp_path)
-    assert find_subject(None, limit=100).folder == Path.cwd()
+    monkeypatch.setattr("vector_memory.cli.demo.PROJECT_DOCS", tmp_path)
+    assert found_files(None).folder == Path.cwd()
 
 
 def test_hidden_and_installed_folders_are_left_out(tmp_path: Path) -> None:
@@ -167,28 +158,28 @@ def test_hidden_and_installed_folders_are_left_out(tmp_path: Path) -> None:
     for name in ("b.md", "a.MD", ".git/x.md", "node_modules/y/z.md", "sub/c.md", "d.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("# x")
-    subject = find_subject(tmp_path, limit=100)
-    assert [subject.title(file) for file in subject.files] == ["a.MD", "b.md", "sub/c.md"]
+    subject = found_files(tmp_path)
+    assert [file.relative_to(tmp_path).as_posix() for file in subject.files] == ["a.MD", "b.md", "sub/c.md"]
 
 
 def test_missing_folder_is_refused(tmp_path: Path) -> None:
     """A folder that is not there is named."""
     with pytest.raises(ConfigurationError, match=r"nowhere is not a folder"):
-        find_subject(tmp_path / "nowhere", limit=1)
+        found_files(tmp_path / "nowhere")
 
 
 def test_questions_are_headings_of_different_files(tmp_path: Path) -> None:
     """Three of many files are asked about, each by its wordiest heading."""
     for number in range(7):
         (tmp_path / f"{number}.md").write_text(f"# Title\n\n## Longest heading {number}\n\n## Short\n")
-    questions = find_subject(tmp_path, limit=100).questions
+    questions = found_files(tmp_path).questions
     assert questions == ["Longest heading 0", "Longest heading 2", "Longest heading 4"]
 
 
 def test_document_without_headings_is_asked_by_its_name(tmp_path: Path) -> None:
     """There is always something to ask."""
     (tmp_path / "release-notes.md").write_text("No heading here.")
-    assert find_subject(tmp_path, limit=100).questions == ["release notes"]
+    assert found_files(tmp_path).questions == ["release notes"]
 
 
 def test_an_excerpt_starts_at_the_words_of_the_question() -> None:

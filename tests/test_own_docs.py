@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from faults.effort import effort
-from vector_memory.cli.demo.output import PROJECT_DOCS, PROJECT_QUESTIONS
+from vector_memory.cli.demo import PROJECT_DOCS, PROJECT_QUESTIONS
 from vector_memory.domain import Page, Scope
 from vector_memory.store import SessionMemoryStore
 
