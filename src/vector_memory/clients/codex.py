@@ -19,7 +19,6 @@ from vector_memory.clients.client import (
     InstallScope,
     OwnMemory,
     Sessions,
-    home_of,
     in_home,
     in_project,
 )
@@ -196,7 +195,6 @@ CLIENT = Client(
     silent=frozenset({"PostCompact"}),
     trust='Codex runs no hook that you have not trusted: start `codex`, and when it says "Hooks need review",\n'
     'choose "Trust all and continue". `codex exec` does not ask.',
-    trust_file=lambda: home_of(".codex", "CODEX_HOME") / "config.toml",
     section="mcp_servers",
     format="toml",
     approval={
