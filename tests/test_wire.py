@@ -51,8 +51,8 @@ class Client:
 
     def close(self) -> None:
         """Close everything; the thread that reads has found the end of input by then."""
-        self.wire._reading.shutdown()
-        self.wire._writing.shutdown()
+        self.wire.reading.shutdown()
+        self.wire.writing.shutdown()
         for file in self._files:
             with suppress(OSError):
                 file.close()

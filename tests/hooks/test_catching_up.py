@@ -44,7 +44,7 @@ async def ask(talk: Any, path: Path | str, prompt: str = NEXT, session_id: str =
 
 async def settled(talk: Any) -> None:
     """Wait until hooks have done what nobody waits for."""
-    while capture._at_work or talk.store.intake.delivery.is_busy:
+    while capture.at_work or talk.store.intake.delivery.is_busy:
         await sleep(0.01)
 
 

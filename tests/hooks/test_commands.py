@@ -22,8 +22,8 @@ import pytest
 from hook_texts import ANSWER as LONG
 from hook_texts import PROMPT
 from servers import Server
+from vector_memory.cli.commands.hook import keep_in_outbox
 from vector_memory.clients import hook
-from vector_memory.clients.keeping import keep_in_outbox
 from vector_memory.clients.registry import CLIENTS
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.server.current_store import MEMORY

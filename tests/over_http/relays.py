@@ -76,5 +76,5 @@ def calls(outbox: Outbox) -> list[dict[str, Any]]:
 
 async def send_waiting(relay: Relay) -> None:
     """Try to send what waits once."""
-    relay._sender.begin(asyncio.get_running_loop())
+    relay.sender.begin(asyncio.get_running_loop())
     await run_sync(relay.delivery.deliver_waiting)

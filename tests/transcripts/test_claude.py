@@ -15,7 +15,7 @@ from vector_memory.clients.reading.lines import FormatError
 
 def said(path: Path) -> list[Message]:
     """Return what is worth remembering of a transcript."""
-    return list(claude.read(path).said)
+    return list(claude.claude_session(path).said)
 
 
 def texts(path: Path) -> list[tuple[str, str]]:
@@ -34,7 +34,7 @@ def test_a_real_session_gives_its_prompts_its_long_answers_and_its_summary(homes
     assert summary.content.startswith("1. The user asked why the nightly import fails.")
     assert summary.content.endswith("I have changed nothing so far.")
     assert prompt.time == "2026-11-22T15:44:40.566000+00:00"
-    transcript = claude.read(path)
+    transcript = claude.claude_session(path)
     assert (transcript.session_id, transcript.project) == ("5b1c2d3e-0000-4000-8000-000000000002", SHOP)
 
 
@@ -53,7 +53,7 @@ def test_a_real_sub_agent_gives_its_report_under_its_type(homes: Path) -> None:
     (report,) = said(path)
     assert (report.kind, report.agent_id, report.title) == ("report", "general-purpose", "Inspect racks")
     assert report.content.startswith("The cooling fan of rack 7 is broken.")
-    assert claude.read(path).session_id == "5b1c2d3e-0000-4000-8000-000000000001"
+    assert claude.claude_session(path).session_id == "5b1c2d3e-0000-4000-8000-000000000001"
 
 
 def test_of_what_an_agent_writes_in_a_turn_only_the_last_text_is_an_answer(write: Write) -> None:
@@ -139,7 +139,7 @@ def test_a_last_line_that_is_being_written_is_left_out(write: Write) -> None:
 )
 def test_a_line_that_is_not_as_expected_is_left_out_and_named(line: object, expected: str, write: Write) -> None:
     """With its number, and what should be there."""
-    transcript = claude.read(write(user("Why?"), line, user("Why not?", 1)))
+    transcript = claude.claude_session(write(user("Why?"), line, user("Why not?", 1)))
     assert [str(error) for error in transcript.unread] == [f"Line 2: expected {expected}."]
     assert [one.content for one in transcript.said] == ["Why?", "Why not?"]
 
@@ -164,12 +164,12 @@ def test_a_transcript_without_its_session_or_project_is_refused(name: str, write
     line = user("Why?")
     del line[name]
     with pytest.raises(FormatError, match=rf"Line 1: expected a string as `{name}`"):
-        claude.read(write(line))
+        claude.claude_session(write(line))
 
 
 def test_a_transcript_without_messages_yields_nothing(write: Write) -> None:
     """A client that was opened and closed."""
-    assert claude.read(write({"type": "queue-operation"})) is None
+    assert claude.claude_session(write({"type": "queue-operation"})) is None
 
 
 def test_the_agent_of_a_compaction_has_no_report(write: Write) -> None:
@@ -179,7 +179,7 @@ def test_the_agent_of_a_compaction_has_no_report(write: Write) -> None:
     path.with_suffix(".meta.json").write_text('{"agentType": ""}')
     assert texts(path) == []
     path.with_suffix(".meta.json").write_text("[]")
-    transcript = claude.read(path)
+    transcript = claude.claude_session(path)
     assert [one.agent_id for one in transcript.said] == ["subagent"]
     assert [str(error) for error in transcript.unread] == ["Line 1: expected an object in `agent-x.meta.json`."]
 
@@ -286,5 +286,5 @@ def test_the_name_of_a_folder_has_a_hyphen_for_each_unit_of_a_character(homes: P
         path = homes / "claude/projects" / name / "s.jsonl"
         path.parent.mkdir()
         path.write_text("")
-        assert list(claude.transcripts(project)) == [path]
-    assert list(claude.transcripts(long / "deep")) == [path]
+        assert list(claude.claude_transcripts(project)) == [path]
+    assert list(claude.claude_transcripts(long / "deep")) == [path]

@@ -37,7 +37,7 @@ def read(tmp_path: Path) -> Callable[..., Transcript | None]:
     def reading(*lines: object) -> Transcript | None:
         path = tmp_path / "rollout-1.jsonl"
         path.write_text("".join(f"{json.dumps(one)}\n" for one in lines))
-        return codex.read(path)
+        return codex.codex_session(path)
 
     return reading
 
@@ -49,7 +49,7 @@ def texts(transcript: Transcript | None) -> list[tuple[str, str]]:
 
 def test_a_real_session_gives_its_prompt_and_its_long_answer(homes: Path) -> None:
     """And none of what the client adds for the model."""
-    transcript = codex.read(next((homes / "codex").rglob("*.jsonl")))
+    transcript = codex.codex_session(next((homes / "codex").rglob("*.jsonl")))
     prompt, answer = transcript.said
     assert (prompt.kind, prompt.content, prompt.time) == ("input_prompt", "go", "2026-11-22T13:03:34.463000+00:00")
     assert (answer.kind, answer.agent_id) == ("working_memory", "codex-mcp-client")
@@ -159,20 +159,20 @@ def test_what_the_user_went_back_from_is_left_out(read: Callable[..., Transcript
 def test_a_compressed_transcript_is_read(homes: Path) -> None:
     """The client compresses those of past weeks; while it does, both are there."""
     path = next((homes / "codex").rglob("*.jsonl"))
-    plain = codex.read(path)
+    plain = codex.codex_session(path)
     compressed = path.with_name(f"{path.name}.zst")
     compressed.write_bytes(zstd.compress(path.read_bytes()))
-    assert list(codex.transcripts(Path(SHOP))) == [path]
+    assert list(codex.codex_transcripts(Path(SHOP))) == [path]
     path.unlink()
-    assert list(codex.transcripts(Path(SHOP))) == [compressed]
-    assert codex.read(compressed).said == plain.said
+    assert list(codex.codex_transcripts(Path(SHOP))) == [compressed]
+    assert codex.codex_session(compressed).said == plain.said
     lines = zstd.decompress(compressed.read_bytes()).splitlines(keepends=True)
     cut_off = compressed.read_bytes()[:-40]
     compressed.write_bytes(b"".join(map(zstd.compress, lines)))  # in several frames
-    assert codex.read(compressed).said == plain.said
+    assert codex.codex_session(compressed).said == plain.said
     compressed.write_bytes(cut_off)
     with pytest.raises(FormatError, match="expected compressed data"):
-        codex.read(compressed)
+        codex.codex_session(compressed)
 
 
 def test_what_a_fork_has_copied_is_left_out(homes: Path) -> None:
@@ -183,9 +183,9 @@ def test_what_a_fork_has_copied_is_left_out(homes: Path) -> None:
     meta["payload"] |= {"id": "fork", "forked_from_id": meta["payload"]["id"]}
     fork = path.with_name("rollout-fork.jsonl")
     fork.write_text("\n".join([json.dumps(meta), first, *rest, json.dumps(message("user", "And now?"))]) + "\n")
-    assert texts(codex.read(fork)) == [("input_prompt", "And now?")]
+    assert texts(codex.codex_session(fork)) == [("input_prompt", "And now?")]
     path.unlink()
-    assert len(texts(codex.read(fork))) == 3
+    assert len(texts(codex.codex_session(fork))) == 3
 
 
 def test_an_empty_transcript_is_nothing(read: Callable[..., Transcript | None]) -> None:

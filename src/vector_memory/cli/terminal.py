@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from io import TextIOBase
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from vector_memory.errors import ConfigurationError
@@ -34,20 +35,12 @@ WIDEST = 120
 FILLING = re.compile(" +$", re.MULTILINE)
 
 
-class Trimmed:
+class Trimmed(TextIOBase):
     """Standard output that is not a terminal: removes the spaces that pad lines to the terminal's width."""
 
     def write(self, text: str) -> int:
         """Write text."""
         return sys.stdout.write(FILLING.sub("", text))
-
-    def flush(self) -> None:
-        """Flush standard output."""
-        sys.stdout.flush()
-
-    def isatty(self) -> bool:
-        """Return False."""
-        return False
 
 
 def console() -> "Console":

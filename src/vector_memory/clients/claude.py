@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 from vector_memory.clients.client import (
     CONNECTED,
     Client,
+    ClientHome,
     InstallScope,
     OwnMemory,
     Sessions,
     home_of,
-    in_home,
     in_project,
     typed_entry,
 )
@@ -35,7 +35,7 @@ from vector_memory.clients.reading.lines import (
     read_lines,
     time_of,
 )
-from vector_memory.domain.user_files import folder_of_user, read_file
+from vector_memory.domain.user_files import read_file
 from vector_memory.domain.validation import MAX_TITLE
 from vector_memory.settings.locations import main_checkout, repository_of
 
@@ -158,18 +158,16 @@ LONGEST_NAME = 200
 """The name of a longer path is cut here; a hyphen and a hash follow."""
 
 
-def home() -> Path | None:
-    """Return the folder of Claude Code; None if the user has no home."""
-    return folder_of_user(".claude", "CLAUDE_CONFIG_DIR")
+HOME = ClientHome(".claude", "CLAUDE_CONFIG_DIR")
 
 
-def transcripts(project: Path | None) -> Iterator[Path]:
+def claude_transcripts(project: Path | None) -> Iterator[Path]:
     """Yield the transcripts of a project and of the folders below it, or all, in the order of their paths.
 
     Those of other projects whose paths have the same name are among them.
     """
     name = "" if project is None else name_of(project)
-    of_client = home()
+    of_client = HOME.found()
     for folder in sorted((of_client / "projects").glob("*")) if of_client else ():
         if project is None or folder.name == name or folder.name.startswith(f"{name[:LONGEST_NAME]}-"):
             yield from sorted(path for path in folder.rglob("*.jsonl") if path.is_file())
@@ -187,7 +185,7 @@ def top_of(project: Path) -> Path:
     return repository.work_tree if repository else main_checkout(project)
 
 
-def read(path: Path) -> Transcript | None:
+def claude_session(path: Path) -> Transcript | None:
     """Return what is worth remembering in a transcript; None if it has no messages.
 
     Raises FormatError if that cannot be read at all, OSError.
@@ -279,7 +277,7 @@ def _text_field(meta: dict[str, Any], name: str) -> str | None:
 
 def claude_memories(project: Path) -> Iterator[OwnMemory]:
     """Yield where agents and sub-agents write what they remember. The folder has the name of the Git repository."""
-    if of_client := home():
+    if of_client := HOME.found():
         yield OwnMemory(of_client, f"projects/{name_of(top_of(project))}/memory", project=True)
         yield OwnMemory(of_client, "agent-memory")
     yield OwnMemory(project, ".claude/agent-memory", project=True)
@@ -301,11 +299,11 @@ CLIENT = Client(
         InstallScope.PROJECT: 'Start `claude` in this project and choose "Use this MCP server" when it asks about '
         '.mcp.json; another answer is preselected. Until then the server is "pending approval".',
     },
-    hooks={**in_home(".claude", "settings.json", "CLAUDE_CONFIG_DIR"), InstallScope.PROJECT: settings_of},
+    hooks={**HOME.file("settings.json"), InstallScope.PROJECT: settings_of},
     commands=("claude",),
     hooks_since="2.1.118",
     checked_with="claude mcp list",
-    sessions=Sessions(home, transcripts, read, "CLAUDE_CONFIG_DIR"),
+    sessions=Sessions(HOME, claude_transcripts, claude_session),
     own_memories=claude_memories,
     remembers="autoMemoryEnabled",
     longest_answer="50,000 characters, then only the first 2,000",

@@ -105,19 +105,35 @@ plain_entry, typed_entry = entry_with(), entry_with(type="stdio")
 CONNECTED = "Sessions that start from now on are connected."
 
 
+class ClientHome(NamedTuple):
+    """A client's folder: `below` the one that a variable names, or else below a `folder` of the user's home."""
+
+    folder: str
+    variable: str
+    below: str = ""
+
+    def found(self) -> Path | None:
+        """Return the folder; None if the user has no home."""
+        folder = folder_of_user(self.folder, self.variable)
+        return folder and folder / self.below
+
+    def file(self, name: str) -> dict[InstallScope, FileOf]:
+        """Return a file in the folder, for all projects of the user."""
+        return in_home(self.folder, f"{self.below}/{name}".lstrip("/"), self.variable)
+
+
 @dataclass(frozen=True)
 class Sessions:
     """What a client keeps of its sessions.
 
-    `home`: its folder; None if the user has no home. `transcripts`: those of a project and of the folders below it, or
-    all; more than asked for may be among them. Of a database, each session is a path below that of the file. `read`:
-    what is worth remembering of one; None if nothing was said. `variable`: the one that names the folder.
+    `transcripts`: those of a project and of the folders below it, or all; more than asked for may be among them. Of a
+    database, each session is a path below that of the file. `read`: what is worth remembering of one; None if nothing
+    was said.
     """
 
-    home: Callable[[], Path | None]
+    home: ClientHome
     transcripts: Callable[[Path | None], Iterator[Path]]
     read: Callable[[Path], Transcript | None]
-    variable: str = ""
 
 
 class OwnMemory(NamedTuple):
@@ -243,14 +259,12 @@ def application_data(name: str) -> Path:
     return home_of(".config", "XDG_CONFIG_HOME") / name
 
 
-def sessions_below(
-    home: Callable[[], Path | None], variable: str, read: Callable[[Path], Transcript | None], *patterns: str
-) -> Sessions:
+def sessions_below(home: ClientHome, read: Callable[[Path], Transcript | None], *patterns: str) -> Sessions:
     """Return the sessions in the files of a client with these names, whatever project they are about."""
 
     def transcripts(_project: Path | None) -> Iterator[Path]:
-        folder = home()
+        folder = home.found()
         for pattern in patterns if folder else ():
             yield from sorted(path for path in Path(folder or "").glob(pattern) if path.is_file())
 
-    return Sessions(home, transcripts, read, variable)
+    return Sessions(home, transcripts, read)

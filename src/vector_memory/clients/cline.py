@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from vector_memory.clients.client import Client, CommandHooks, InstallScope, in_home, sessions_below, typed_entry
+from vector_memory.clients.client import Client, ClientHome, CommandHooks, InstallScope, sessions_below, typed_entry
 from vector_memory.clients.reading.conversation import Transcript, TranscriptConversation
 from vector_memory.clients.reading.lines import (
     Line,
@@ -19,7 +19,6 @@ from vector_memory.clients.reading.lines import (
     read_object,
     time_in_ms,
 )
-from vector_memory.domain.user_files import folder_of_user
 from vector_memory.domain.validation import MAX_IDENTIFIER
 
 TYPED = re.compile(r"<user_input\b[^>]*>(.*?)</user_input>", re.DOTALL)
@@ -58,18 +57,18 @@ def cline_hooks(commands: Mapping[str, str]) -> dict[str, str]:
     return {f"{event}.sh": f"#!/bin/sh\n{command}\n" for event, command in commands.items()}
 
 
+HOME = ClientHome(".cline", "CLINE_DIR")
+
 CLIENT = Client(
     title="Cline",
-    files=in_home(".cline", "data/settings/cline_mcp_settings.json", "CLINE_DIR"),
+    files=HOME.file("data/settings/cline_mcp_settings.json"),
     entry=lambda *words: {"transport": typed_entry(*words)},
     # All projects have one server, which runs in the first one.
     shared=frozenset({InstallScope.USER}),
     commands=("cline",),
     instructions="AGENTS.md",
-    sessions=sessions_below(
-        partial(folder_of_user, ".cline", "CLINE_DIR"), "CLINE_DIR", cline_session, "data/sessions/*/*.messages.json"
-    ),
-    hooks=in_home(".cline", "hooks", "CLINE_DIR"),
+    sessions=sessions_below(HOME, cline_session, "data/sessions/*/*.messages.json"),
+    hooks=HOME.file("hooks"),
     command_hooks=CommandHooks(
         AGENT,
         events={"prompt": "UserPromptSubmit", "answer": "TaskComplete"},

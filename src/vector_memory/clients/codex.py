@@ -16,10 +16,10 @@ from typing import Any
 from vector_memory.clients.client import (
     CONNECTED,
     Client,
+    ClientHome,
     InstallScope,
     OwnMemory,
     Sessions,
-    in_home,
     in_project,
 )
 from vector_memory.clients.reading.conversation import Message, Transcript, TranscriptConversation
@@ -34,7 +34,6 @@ from vector_memory.clients.reading.lines import (
     read_lines,
     time_of,
 )
-from vector_memory.domain.user_files import folder_of_user
 from vector_memory.domain.validation import MAX_IDENTIFIER
 from vector_memory.errors import ValidationError
 from vector_memory.settings.locations import real_path
@@ -66,12 +65,10 @@ KNOWN = ("world_state", "turn_context", "token_usage_record", "item_completed", 
 """The types of lines that say nothing to keep."""
 
 
-def home() -> Path | None:
-    """Return the folder of Codex; None if the user has no home."""
-    return folder_of_user(".codex", "CODEX_HOME")
+HOME = ClientHome(".codex", "CODEX_HOME")
 
 
-def transcripts(project: Path | None) -> Iterator[Path]:
+def codex_transcripts(project: Path | None) -> Iterator[Path]:
     """Yield the transcripts of a project and of the folders below it, or all, in the order of their paths."""
     for path in _rollouts("*"):
         if project is None or _is_about(path, project):
@@ -80,7 +77,7 @@ def transcripts(project: Path | None) -> Iterator[Path]:
 
 def _rollouts(name: str) -> Iterator[Path]:
     """Yield the transcripts with such a name. While the client compresses one, it is there twice."""
-    of_client = home()
+    of_client = HOME.found()
     for folder in (of_client / "sessions", of_client / "archived_sessions") if of_client else ():
         plain = set(folder.rglob(f"rollout-{name}.jsonl"))
         compressed = folder.rglob(f"rollout-{name}.jsonl{COMPRESSED}")
@@ -96,7 +93,7 @@ def _is_about(path: Path, project: Path) -> bool:
         return True
 
 
-def read(path: Path) -> Transcript | None:
+def codex_session(path: Path) -> Transcript | None:
     """Return what is worth remembering of a transcript; None if it is empty.
 
     Raises FormatError if that cannot be read at all, OSError.
@@ -138,7 +135,7 @@ def _without_copies(said: tuple[Message, ...], meta: Line) -> tuple[Message, ...
     """Return what was said in a session without what it has copied from the one that it was forked from."""
     source = meta.get("forked_from_id")
     path = next(_rollouts(f"*{escape(source)}"), None) if isinstance(source, str) else None
-    origin = read(path) if path is not None and source != meta["id"] else None
+    origin = codex_session(path) if path is not None and source != meta["id"] else None
     if origin is None:
         return said
     pairs = zip(said, origin.said, strict=False)
@@ -182,14 +179,14 @@ def _subagent(meta: dict[str, Any]) -> str | None:
 
 def codex_memories(_project: Path) -> Iterator[OwnMemory]:
     """Yield where it writes what it remembers, of all projects in one; the other files there lead to these two."""
-    if of_client := home():
+    if of_client := HOME.found():
         yield OwnMemory(of_client, "memories", ("MEMORY.md", "memory_summary.md"))
 
 
 CLIENT = Client(
     title="Codex",
-    files={**in_home(".codex", "config.toml", "CODEX_HOME"), **in_project(".codex/config.toml")},
-    hooks={**in_home(".codex", "hooks.json", "CODEX_HOME"), **in_project(".codex/hooks.json")},
+    files={**HOME.file("config.toml"), **in_project(".codex/config.toml")},
+    hooks={**HOME.file("hooks.json"), **in_project(".codex/hooks.json")},
     commands=("codex",),
     hooks_since="0.148.0",
     silent=frozenset({"PostCompact"}),
@@ -203,7 +200,7 @@ CLIENT = Client(
         "configuration of folders that are not trusted.",
     },
     checked_with="codex mcp list",
-    sessions=Sessions(home, transcripts, read, "CODEX_HOME"),
+    sessions=Sessions(HOME, codex_transcripts, codex_session),
     own_memories=codex_memories,
     longest_answer="48,000 characters, the middle is cut",
     seen="0.169.0",

@@ -7,7 +7,7 @@ import json
 from functools import partial
 from pathlib import Path
 
-from vector_memory.clients.client import Client, entry_with, in_home, sessions_below
+from vector_memory.clients.client import Client, ClientHome, entry_with, sessions_below
 from vector_memory.clients.reading.conversation import Transcript, TranscriptConversation
 from vector_memory.clients.reading.lines import (
     FormatError,
@@ -19,7 +19,7 @@ from vector_memory.clients.reading.lines import (
     read_object,
     time_in_ms,
 )
-from vector_memory.domain.user_files import folder_of_user, read_file
+from vector_memory.domain.user_files import read_file
 
 INDEX = "sessions.json"
 
@@ -57,19 +57,16 @@ def _note_item(conversation: TranscriptConversation, time: str, number: int, ite
         conversation.answer(text, time, is_final=not message.get("toolCalls"))
 
 
+HOME = ClientHome(".continue", "CONTINUE_GLOBAL_DIR")
+
 CLIENT = Client(
     title="Continue",
-    files=in_home(".continue", "config.yaml", "CONTINUE_GLOBAL_DIR"),
+    files=HOME.file("config.yaml"),
     format="yaml list",
     entry=entry_with(name="vector-memory"),
     commands=("cn",),
     instructions="AGENTS.md",
-    sessions=sessions_below(
-        partial(folder_of_user, ".continue", "CONTINUE_GLOBAL_DIR"),
-        "CONTINUE_GLOBAL_DIR",
-        continue_chat,
-        "sessions/*.json",
-    ),
+    sessions=sessions_below(HOME, continue_chat, "sessions/*.json"),
     longest_answer="no limit",
     traps="shows no instructions of servers; does not start at all if a server does not answer within 2 minutes",
     seen="1.5.47",

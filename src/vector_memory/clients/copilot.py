@@ -6,14 +6,12 @@ The events of sub-agents are among those of the session and name their agent.
 import json
 import re
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vector_memory.clients.client import Client, CommandHooks, entry_with, in_home, last_answer, sessions_below
+from vector_memory.clients.client import Client, ClientHome, CommandHooks, entry_with, last_answer, sessions_below
 from vector_memory.clients.reading.conversation import Message, Transcript, TranscriptConversation
 from vector_memory.clients.reading.lines import FormatError, Line, field_of, heard, read_lines, time_of
-from vector_memory.domain.user_files import folder_of_user
 
 FAMILIES = re.compile(
     "agent|assistant|auto_mode_switch|capabilities|commands?|elicitation|exit_plan_mode|external_tool|hook"
@@ -124,19 +122,16 @@ def copilot_hooks(commands: Mapping[str, str]) -> dict[str, str]:
     return {"vector-memory.json": json.dumps({"version": 1, "hooks": hooks}, indent=2) + "\n"}
 
 
+HOME = ClientHome(".copilot", "COPILOT_HOME")
+
 CLIENT = Client(
     title="Copilot CLI",
-    files=in_home(".copilot", "mcp-config.json", "COPILOT_HOME"),
+    files=HOME.file("mcp-config.json"),
     entry=entry_with(type="local", tools=["*"]),  # without `tools` there are none
     commands=("copilot",),
     instructions="AGENTS.md",
-    sessions=sessions_below(
-        partial(folder_of_user, ".copilot", "COPILOT_HOME"),
-        "COPILOT_HOME",
-        copilot_session,
-        "session-state/*/events.jsonl",
-    ),
-    hooks=in_home(".copilot", "hooks", "COPILOT_HOME"),
+    sessions=sessions_below(HOME, copilot_session, "session-state/*/events.jsonl"),
+    hooks=HOME.file("hooks"),
     command_hooks=CommandHooks(
         "copilot-cli",
         events={

@@ -12,16 +12,16 @@ from pathlib import Path
 from vector_memory.clients.client import (
     CONNECTED,
     Client,
+    ClientHome,
     CommandHooks,
     InstallScope,
     OwnMemory,
-    in_home,
     in_project,
     sessions_below,
 )
 from vector_memory.clients.reading.conversation import Transcript, TranscriptConversation
 from vector_memory.clients.reading.lines import FormatError, Line, field_of, heard, objects_in, read_lines, time_of
-from vector_memory.domain.user_files import folder_of_user, read_file
+from vector_memory.domain.user_files import read_file
 from vector_memory.domain.validation import MAX_IDENTIFIER
 from vector_memory.settings.locations import real_path
 
@@ -39,10 +39,7 @@ OF_CLIENT = re.compile(r"<(session_context|hook_context)>.*?</\1>", re.DOTALL)
 SILENT = ("info", "warning", "error")
 
 
-def gemini_home() -> Path | None:
-    """Return the folder of Gemini CLI; None if the user has no home."""
-    home = folder_of_user("", "GEMINI_CLI_HOME")
-    return home / ".gemini" if home else None
+HOME = ClientHome("", "GEMINI_CLI_HOME", ".gemini")
 
 
 def gemini_session(path: Path) -> Transcript | None:
@@ -129,7 +126,7 @@ def _note_message(conversation: TranscriptConversation, number: int, line: Line)
 
 def gemini_memories(project: Path) -> Iterator[OwnMemory]:
     """Yield where it writes what it remembers; proposals in `.inbox` are none until the user accepts them."""
-    if home := gemini_home():
+    if home := HOME.found():
         yield OwnMemory(home, "", ("GEMINI.md",))
         for root in home.glob(f"tmp/*/{ROOT}"):
             if root.is_file() and real_path(Path(_named_in(root))) == real_path(project):
@@ -140,7 +137,7 @@ def _named_in(root: Path) -> str:
     return read_file(root, LONGEST_ROOT).decode(errors="replace").strip()
 
 
-SETTINGS = {**in_home("", ".gemini/settings.json", "GEMINI_CLI_HOME"), **in_project(".gemini/settings.json")}
+SETTINGS = {**HOME.file("settings.json"), **in_project(".gemini/settings.json")}
 
 CLIENT = Client(
     title="Gemini CLI",
@@ -157,7 +154,7 @@ CLIENT = Client(
     "tool without asking.",
     commands=("gemini",),
     checked_with="gemini mcp list",
-    sessions=sessions_below(gemini_home, "GEMINI_CLI_HOME", gemini_session, "tmp/*/chats/**/*.jsonl"),
+    sessions=sessions_below(HOME, gemini_session, "tmp/*/chats/**/*.jsonl"),
     command_hooks=CommandHooks(
         AGENT,
         events={"start": "SessionStart", "prompt": "BeforeAgent", "answer": "AfterAgent"},

@@ -7,14 +7,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vector_memory.clients.client import Client, CommandHooks, OwnMemory, in_home, in_project, sessions_below
+from vector_memory.clients.client import Client, ClientHome, CommandHooks, OwnMemory, in_project, sessions_below
 from vector_memory.clients.reading.conversation import Transcript, TranscriptConversation
 from vector_memory.clients.reading.lines import FormatError, Line, field_of, heard, read_lines, read_object, time_in_ms
-from vector_memory.domain.user_files import folder_of_user
 from vector_memory.domain.validation import MAX_IDENTIFIER
 
 AGENT = "grok-shell-vector-memory"
@@ -85,7 +83,7 @@ class _UpdateReading:
         self._text, self._kind = "", ""
 
 
-grok_home = partial(folder_of_user, ".grok", "GROK_HOME")
+HOME = ClientHome(".grok", "GROK_HOME")
 
 
 def grok_subagent(reported: Mapping[str, Any]) -> dict[str, str]:
@@ -109,20 +107,20 @@ def grok_hooks(commands: Mapping[str, str]) -> dict[str, str]:
 
 def grok_memories(_project: Path) -> Iterator[OwnMemory]:
     """Yield where it writes what it remembers of all projects; it names those of one by a hash that is unknown here."""
-    if home := grok_home():
+    if home := HOME.found():
         yield OwnMemory(home, "memory", ("MEMORY.md",))
 
 
 CLIENT = Client(
     title="Grok Build",
-    files={**in_home(".grok", "config.toml", "GROK_HOME"), **in_project(".grok/config.toml")},
+    files={**HOME.file("config.toml"), **in_project(".grok/config.toml")},
     section="mcp_servers",
     format="toml",
     commands=("grok",),
     inherits=("claude", "cursor"),
     checked_with="grok mcp list",
-    sessions=sessions_below(grok_home, "GROK_HOME", grok_session, "sessions/*/*/updates.jsonl"),
-    hooks=in_home(".grok", "hooks", "GROK_HOME"),
+    sessions=sessions_below(HOME, grok_session, "sessions/*/*/updates.jsonl"),
+    hooks=HOME.file("hooks"),
     command_hooks=CommandHooks(
         AGENT,
         events={"prompt": "UserPromptSubmit", "answer": "Stop", "subagent": "SubagentStop"},

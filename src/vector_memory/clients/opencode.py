@@ -10,11 +10,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vector_memory.clients.client import Client, CommandHooks, Entry, FileOf, InstallScope, Sessions, home_of
+from vector_memory.clients.client import (
+    Client,
+    ClientHome,
+    CommandHooks,
+    Entry,
+    FileOf,
+    InstallScope,
+    Sessions,
+    home_of,
+)
 from vector_memory.clients.events import EVENTS
 from vector_memory.clients.reading.conversation import Transcript, TranscriptConversation
 from vector_memory.clients.reading.lines import FormatError, Line, field_of, heard, time_in_ms
-from vector_memory.domain.user_files import folder_of_user
 from vector_memory.storage.sqlite.opencode_file import OpencodeSession, session_ids, session_in
 
 PARTS = re.compile("agent|compaction|file|patch|reasoning|retry|snapshot|step-finish|step-start|subtask|text|tool")
@@ -30,17 +38,14 @@ OF_SUBAGENT = re.compile(r"\s*\(@[^)]* subagent\)\Z")
 
 def sessions_in_file(name: str) -> Sessions:
     """Return the sessions in the file of a client. `name`: of the client, and of its folder and file."""
-
-    def home() -> Path | None:
-        data = folder_of_user(".local/share", "XDG_DATA_HOME")
-        return data / name if data else None
+    home = ClientHome(".local/share", "XDG_DATA_HOME", name)
 
     def transcripts(_project: Path | None) -> Iterator[Path]:
-        file = (home() or Path()) / f"{name}.db"
+        file = (home.found() or Path()) / f"{name}.db"
         if file.is_file():
             yield from (file / session_id for session_id in session_ids(file))
 
-    return Sessions(home, transcripts, partial(_read_session, name), "XDG_DATA_HOME")
+    return Sessions(home, transcripts, partial(_read_session, name))
 
 
 def _read_session(client: str, path: Path) -> Transcript | None:

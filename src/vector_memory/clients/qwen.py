@@ -10,11 +10,10 @@ from functools import partial
 from pathlib import Path
 
 from vector_memory.clients.claude import Reading, name_of
-from vector_memory.clients.client import Client, CommandHooks, OwnMemory, in_home, in_project, sessions_below
+from vector_memory.clients.client import Client, ClientHome, CommandHooks, OwnMemory, in_project, sessions_below
 from vector_memory.clients.events import EVENTS
 from vector_memory.clients.reading.conversation import Transcript
 from vector_memory.clients.reading.lines import FormatError, Line, field_of, read_lines
-from vector_memory.domain.user_files import folder_of_user
 from vector_memory.settings.locations import repository_of
 
 AGENT = "qwen-cli-mcp-client-vector-memory"
@@ -52,12 +51,12 @@ def _as_of_claude(number: int, line: Line) -> Line:
     return line | {"message": {"content": content, "stop_reason": stop}, "isMeta": is_note}
 
 
-qwen_home = partial(folder_of_user, ".qwen", "QWEN_HOME")
+HOME = ClientHome(".qwen", "QWEN_HOME")
 
 
 def qwen_memories(project: Path) -> Iterator[OwnMemory]:
     """Yield where it writes what it remembers. A checkout of its own has a folder of its own."""
-    if home := qwen_home():
+    if home := HOME.found():
         repository = repository_of(project)
         yield OwnMemory(home, "memories")
         top = repository.work_tree if repository else project
@@ -65,7 +64,7 @@ def qwen_memories(project: Path) -> Iterator[OwnMemory]:
     yield OwnMemory(project, ".qwen/team-memory", project=True)
 
 
-SETTINGS = {**in_home(".qwen", "settings.json", "QWEN_HOME"), **in_project(".qwen/settings.json")}
+SETTINGS = {**HOME.file("settings.json"), **in_project(".qwen/settings.json")}
 
 CLIENT = Client(
     title="Qwen Code",
@@ -74,13 +73,7 @@ CLIENT = Client(
     reads_comments=True,
     commands=("qwen",),
     checked_with="qwen mcp list",
-    sessions=sessions_below(
-        qwen_home,
-        "QWEN_HOME",
-        qwen_session,
-        "projects/*/chats/*.jsonl",
-        "projects/*/subagents/*/agent-*.jsonl",
-    ),
+    sessions=sessions_below(HOME, qwen_session, "projects/*/chats/*.jsonl", "projects/*/subagents/*/agent-*.jsonl"),
     command_hooks=CommandHooks(
         AGENT,
         events={

@@ -65,8 +65,8 @@ class Wire:
     ) -> None:
         self._client, self._at_end, self._kind_of = client, at_end, kind_of
         # Separate threads: tools may keep all others busy.
-        self._reading = ThreadPoolExecutor(1, "stdin")
-        self._writing = ThreadPoolExecutor(1, "stdout")
+        self.reading = ThreadPoolExecutor(1, "stdin")
+        self.writing = ThreadPoolExecutor(1, "stdout")
         self._ready: asyncio.Queue[Request | JSONRPCMessage] = asyncio.Queue()
         self._settled = asyncio.Event()
         self._open: dict[RequestId, list[Request]] = {}  # some clients reuse an id
@@ -91,7 +91,7 @@ class Wire:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                line, message = await loop.run_in_executor(self._reading, receive, self._client.source)
+                line, message = await loop.run_in_executor(self.reading, receive, self._client.source)
             except EOFError:
                 break
             except RefusedLineError as refused:
@@ -170,14 +170,14 @@ class Wire:
         if request is None or request.answer is None:
             await self._write(message)
         else:
-            await asyncio.get_running_loop().run_in_executor(self._writing, self._client.written)
+            await asyncio.get_running_loop().run_in_executor(self.writing, self._client.written)
             if from_json(as_line(message)) != from_json(request.answer):
                 logger.error("An early answer differs from the server's: %s", from_json(request.line)["method"])
         self._settle(request_id)
 
     async def _write(self, message: JSONRPCMessage) -> None:
         try:
-            await asyncio.get_running_loop().run_in_executor(self._writing, send, self._client.sink, message)
+            await asyncio.get_running_loop().run_in_executor(self.writing, send, self._client.sink, message)
         except (OSError, ValueError):  # nobody reads any more, or the output is closed
             self._at_end()
 

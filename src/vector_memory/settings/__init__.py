@@ -1,6 +1,7 @@
 """Every setting, documented once for the command line, the environment and docs/configuration.md."""
 
 import re
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, Literal, NamedTuple
 
@@ -33,6 +34,17 @@ from vector_memory.settings.locations import project_folder as project_folder
 from vector_memory.settings.locations import project_of as project_of
 from vector_memory.settings.locations import state_folder as state_folder
 
+
+def checked_by(parse: Callable[[str], object]) -> AfterValidator:
+    """Return what validates a setting that stays a text: `parse` raises ValueError for what is not valid."""
+
+    def checked(text: str) -> str:
+        parse(text)
+        return text
+
+    return AfterValidator(checked)
+
+
 RULE = re.compile(r"(?P<of>[^=]+)=\s*(?P<days>\d{1,5})\s*d")
 
 EXAMPLE = "working_memory=30d; agent:scout=7d; session:tmp-*=2d"
@@ -56,12 +68,6 @@ def pending_rules(text: str) -> list[tuple[str, str]]:
     return rules
 
 
-def valid_pending(text: str) -> str:
-    """Return a setting whose rules are valid. Raises ValueError."""
-    pending_rules(text)
-    return text
-
-
 BY_DEFAULT = "instructions=low; source:http://*=low; source:https://*=low; person=high"
 """The rules for trust that follow those of the setting."""
 
@@ -77,12 +83,6 @@ def trust_rules(text: str) -> list[tuple[str, str, Trust]]:
             raise ValueError(f"a rule ends with one of {', '.join(f'={one}' for one in Trust)}: {TRUST_EXAMPLE}")
         rules += [(*rule, Trust(level)) for rule in pending_rules(of)]
     return rules
-
-
-def valid_trust(text: str) -> str:
-    """Return a setting whose rules are valid. Raises ValueError."""
-    trust_rules(text)
-    return text
 
 
 class Rule(NamedTuple):
@@ -101,12 +101,6 @@ class Rule(NamedTuple):
 def rules_of(text: str) -> list[Rule]:
     """Return the rules of a setting, which semicolons separate. Raises ValueError."""
     return [_rule(part.strip()) for part in text.split(";") if part.strip()]
-
-
-def valid_rules(text: str) -> str:
-    """Return a setting whose rules are valid. Raises ValueError."""
-    rules_of(text)
-    return text
 
 
 def _rule(part: str) -> Rule:
@@ -265,12 +259,12 @@ class Settings(BaseModel):
         description="Keep paths with line numbers in the texts that agents store, such as `src/auth.py:42`, as "
         "evidence: results then say whether these lines have changed.",
     )
-    retention: Annotated[str, AfterValidator(valid_rules)] = Field(
+    retention: Annotated[str, checked_by(rules_of)] = Field(
         default="",
         description="Days to keep memories, by kind, agent and session, such as "
         f"`{EXAMPLE}`. Only `vector-memory cleanup --policy` deletes older ones.",
     )
-    pending: Annotated[str, AfterValidator(valid_pending)] = Field(
+    pending: Annotated[str, checked_by(pending_rules)] = Field(
         default="",
         description="Hold these memories back until a person accepts them with `vector-memory review`: by how they "
         f"came, client, token, agent, kind, source or likely instructions, such as `{HELD_EXAMPLE}`, or `all`.",
@@ -278,7 +272,7 @@ class Settings(BaseModel):
     undo_hours: int = Field(
         default=24, ge=0, le=8_760, description="Hours to undo what agents delete; 0: it is erased."
     )
-    trust: Annotated[str, AfterValidator(valid_trust)] = Field(
+    trust: Annotated[str, checked_by(trust_rules)] = Field(
         default="",
         description="How far new memories are trusted: rules as for `pending`, each with =low, =normal or =high, such "
         f"as `{TRUST_EXAMPLE}`. The first that fits counts; `{BY_DEFAULT}` follow yours.",
@@ -366,17 +360,12 @@ def chosen_toolsets(names: str) -> tuple[Toolset, ...]:
     return tuple(toolset for toolset in Toolset if toolset in wanted)
 
 
-def _known_toolsets(names: str) -> str:
-    chosen_toolsets(names)
-    return names
-
-
 class ServerOptions(BaseModel):
     """What a server offers its client. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    toolsets: Annotated[str, AfterValidator(_known_toolsets)] = Field(
+    toolsets: Annotated[str, checked_by(chosen_toolsets)] = Field(
         default=Toolset.SESSION.value,
         description="Groups of tools, separated by commas: session (reports, findings and knowledge of "
         "sessions), tagged (notes with tags and categories), files (a folder of Markdown files), or all.",

@@ -274,19 +274,18 @@ def test_in_a_folder_that_was_deleted_the_user_is_told(run: Run, tmp_path: Path)
 def test_a_killed_install_leaves_no_file_that_the_repository_does_not_ignore(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
+    made: list[changes.FileChange] = []
+    make = changes.FileChange.make
 
-    with monkeypatch.context() as patched:
-        real = changes._replace_file
+    def second_is_killed(change: changes.FileChange) -> None:
+        if made:
+            raise KeyboardInterrupt
+        made.append(change)
+        make(change)
 
-        def second_is_killed(path: Path, text: str, mode: int) -> None:
-            patched.setattr(changes, "_replace_file", killed)
-            real(path, text, mode)
-
-        patched.setattr(changes, "_replace_file", second_is_killed)
-        with contextlib.suppress(KeyboardInterrupt):
-            run("install", "cursor", "--project", "--yes")
+    with monkeypatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
+        patched.setattr(changes.FileChange, "make", second_is_killed)
+        run("install", "cursor", "--project", "--yes")
     assert not Path(".cursor/mcp.json").exists()
     assert "/.cursor/mcp.json" in Path(".gitignore").read_text(encoding="utf-8").splitlines()
     assert run("install", "cursor", "--project", "--yes").code == 0

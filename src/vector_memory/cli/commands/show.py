@@ -271,41 +271,28 @@ def stats(
 
 
 def _print_stats(found: MemoryStatsResult | SessionStatsResult, address: MemoryAddress) -> None:
-    if isinstance(found, SessionStatsResult):
-        _print_session_stats(found)
-    else:
-        _print_memory_stats(found, address)
-
-
-def _print_session_stats(found: SessionStatsResult) -> None:
-    out = console()
-    out.print(Text(f"session {one_line(found.session_id or '')}", style="bold"))
-    if found.message:
-        out.print(Text(found.message, style="yellow"))
-    if found.earliest_created and found.latest_created:
-        out.print(
-            facts_table(
-                {
-                    "memories": f"{found.total_memories:,} in {counted(found.total_chunks, 'chunk')}",
-                    "stored": f"{moment(found.earliest_created)} to {moment(found.latest_created)} (UTC)",
-                    "kinds": _in_descending_order(found.memory_counts),
-                    "agents": _in_descending_order(found.agent_counts),
-                }
-            )
-        )
-
-
-def _print_memory_stats(found: MemoryStatsResult, address: MemoryAddress) -> None:
-    out = console()
-    out.print(Text(str(address), style="bold"), soft_wrap=True)
-    stored = "nothing yet"
+    out, stored = console(), "nothing yet"
     if found.earliest_created and found.latest_created:
         stored = f"{moment(found.earliest_created)} to {moment(found.latest_created)} (UTC)"
     facts = {
         "memories": f"{found.total_memories:,} in {counted(found.total_chunks, 'chunk')}",
-        "sessions": f"{found.total_sessions:,} of {counted(found.total_agents, 'agent')}",
         "kinds": _in_descending_order(found.memory_counts),
         "stored": stored,
+    }
+    if isinstance(found, SessionStatsResult):
+        out.print(Text(f"session {one_line(found.session_id or '')}", style="bold"))
+        if found.message:
+            out.print(Text(found.message, style="yellow"))
+        facts["agents"] = _in_descending_order(found.agent_counts)
+    else:
+        out.print(Text(str(address), style="bold"), soft_wrap=True)
+        facts |= _facts_of_memory(found)
+    out.print(facts_table({name: value for name, value in facts.items() if value}))
+
+
+def _facts_of_memory(found: MemoryStatsResult) -> dict[str, str]:
+    facts = {
+        "sessions": f"{found.total_sessions:,} of {counted(found.total_agents, 'agent')}",
         "size": f"{found.database_bytes / 1e6:,.1f} MB",
         "vectors": found.embedding_model or "none",
     }
@@ -320,7 +307,7 @@ def _print_memory_stats(found: MemoryStatsResult, address: MemoryAddress) -> Non
             f"{told.tokens_per_session:,} tokens a session on average in {counted(told.sessions, 'session')}; "
             f"{counted(told.recaps, 'recap')}, {counted(told.recalls, 'recall')}, {told.used:,} used"
         )
-    out.print(facts_table({name: value for name, value in facts.items() if value}))
+    return facts
 
 
 def _in_descending_order(counts: Mapping[str, int]) -> str:

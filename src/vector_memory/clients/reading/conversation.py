@@ -103,23 +103,19 @@ class TranscriptConversation:
 
     def finish(self) -> None:
         """Keep the agent's last text as an answer. Not while it is at work: it has not answered yet."""
-        if self._last is not None and self._is_final and (answer := answer_in(self._last.content)):
+        if self._last is not None and self._is_final and (answer := long_enough(self._last.content, LEAST_ANSWER)):
             self._say(replace(self._last, content=answer))
         self._last, self._is_final = None, False
 
     def result(self, *, is_report: bool = False, title: object = None) -> tuple[Message, ...]:
         """Return what is worth remembering at the end: of a sub-agent only its report, with the title."""
-        if is_report:
-            return self.report(str(title or "")[:MAX_TITLE] or None)
-        self.finish()
-        return tuple(self.said)
-
-    def report(self, title: str | None) -> tuple[Message, ...]:
-        """Return the last text of a sub-agent as its report, if it is at its end and long enough."""
-        last = self._last
-        if last is None or not self._is_final or not (report := report_in(last.content)):
+        if not is_report:
+            self.finish()
+            return tuple(self.said)
+        last, titled = self._last, str(title or "")[:MAX_TITLE] or None
+        if last is None or not self._is_final or not (report := long_enough(last.content, LEAST_REPORT)):
             return ()
-        return (Message(MemoryKind.REPORT, self.agent_id, report, last.time, title, last.line_id),)
+        return (Message(MemoryKind.REPORT, self.agent_id, report, last.time, titled, last.line_id),)
 
 
 LEAST_REPORT, LEAST_ANSWER = 80, 200
@@ -191,16 +187,10 @@ def said_by_user(text: str, time: str, *, line_id: str | None = None) -> Message
     return Message(MemoryKind.INPUT_PROMPT, MAIN_AGENT, prompt, time, line_id=line_id)
 
 
-def answer_in(text: str) -> str:
-    """Return the text of an answer; empty if it is short, or none."""
-    answer = text.strip()
-    return answer if len(answer) >= LEAST_ANSWER and not NO_ANSWER.match(answer) else ""
-
-
-def report_in(text: str) -> str:
-    """Return the text of a sub-agent's report; empty if it is short, or none."""
-    report = text.strip()
-    return report if len(report) >= LEAST_REPORT and not NO_ANSWER.match(report) else ""
+def long_enough(text: str, least: int) -> str:
+    """Return the text of an answer or a report; empty if it has fewer characters than `least`, or is none."""
+    said = text.strip()
+    return said if len(said) >= least and not NO_ANSWER.match(said) else ""
 
 
 def message_of(event: str, given: Mapping[str, str], agent: str, time: str) -> Message | None:
@@ -212,8 +202,8 @@ def message_of(event: str, given: Mapping[str, str], agent: str, time: str) -> M
         return said_by_user(given.get("prompt", ""), time)
     last = given.get("last_assistant_message", "")
     kind, agent_id, content = {
-        "answer": (MemoryKind.WORKING_MEMORY, agent, answer_in(last)),
-        "subagent": (MemoryKind.REPORT, given.get("agent_type", "").strip(), report_in(last)),
+        "answer": (MemoryKind.WORKING_MEMORY, agent, long_enough(last, LEAST_ANSWER)),
+        "subagent": (MemoryKind.REPORT, given.get("agent_type", "").strip(), long_enough(last, LEAST_REPORT)),
         "compaction": (MemoryKind.SESSION_CONTEXT, MAIN_AGENT, summary_in(given.get("compact_summary", ""))),
     }.get(event, (MemoryKind.INPUT_PROMPT, MAIN_AGENT, ""))
     return Message(kind, agent_id, content, time) if agent_id and content else None

@@ -80,8 +80,8 @@ class Importer:
     def run(self, clients: Sequence[str], project: Path | None, on_progress: Progress) -> ImportedSessions:
         """Import the transcripts of a project, an absolute path, or all. Can be interrupted and repeated."""
         kept = [WITH_SESSIONS[name] for name in clients]
-        variables = " or ".join(sorted({one.variable for one in kept}))
-        if not any(one.home() for one in kept):
+        variables = " or ".join(sorted({one.home.variable for one in kept}))
+        if not any(one.home.found() for one in kept):
             raise ConfigurationError(f"No home directory to read sessions from: set {variables}.")
         folders: list[Path | None] = [None]
         if project is not None:
@@ -113,7 +113,7 @@ class Importer:
             try:
                 yield from ((sessions, path) for folder in folders for path in sessions.transcripts(folder))
             except DatabaseError as error:
-                self.result.unread.append(Unread(sessions.home() or Path(), str(error)))
+                self.result.unread.append(Unread(sessions.home.found() or Path(), str(error)))
 
     def _add(self, transcript: Transcript) -> None:
         """Have all that was said stored, and name the lines that could not be read."""
@@ -212,7 +212,7 @@ def read_own(path: Path, session_id: str, project: Path) -> Transcript | None:
     if not path.name.removesuffix(COMPRESSED).endswith(f"{session_id}.jsonl"):
         return None
     for client in WITH_SESSIONS.values():
-        home = client.home()
+        home = client.home.found()
         if home and path.is_relative_to(home.resolve()) and path.is_file() and path.stat().st_size <= MAX_BYTES:
             transcript = client.read(path)
             is_own = (

@@ -202,7 +202,7 @@ ATTEMPTS, PAUSE_SECONDS = 10, 0.15
 """A client may write its transcript a moment after it has called a hook."""
 
 
-_at_work: set[asyncio.Task[None]] = set()
+at_work: set[asyncio.Task[None]] = set()
 """Tasks that no call awaits; without a reference, the event loop would let them be collected."""
 
 
@@ -212,8 +212,8 @@ async def begin_to_catch_up(event: Event, heard: KnownSession, *, is_answered: b
         return
     heard.is_caught_up = not is_answered
     task = asyncio.create_task(catch_up(event, heard, is_answered=is_answered))
-    _at_work.add(task)
-    task.add_done_callback(_at_work.discard)
+    at_work.add(task)
+    task.add_done_callback(at_work.discard)
     await asyncio.wait([task], timeout=patience)
 
 

@@ -60,18 +60,18 @@ class Relay(Middleware):
         self._remote = remote
         self._redacts = redacts
         self._session_id: str | None = None
-        self._sender = Sender(remote)
-        self.delivery = Delivery(outbox, self._sender)
+        self.sender = Sender(remote)
+        self.delivery = Delivery(outbox, self.sender)
 
     def start(self) -> None:
         """Send waiting texts, in the running event loop."""
-        self._sender.begin(asyncio.get_running_loop())
+        self.sender.begin(asyncio.get_running_loop())
         self.delivery.start()
 
     def close(self) -> None:
         """Send nothing more; another relay sends the waiting texts."""
         self.delivery.stop()
-        self._sender.end()
+        self.sender.end()
 
     async def on_list_tools(
         self, context: MiddlewareContext[Any], call_next: CallNext[Any, Sequence[Tool]]
