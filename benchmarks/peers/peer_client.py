@@ -75,7 +75,7 @@ class Server:
     def __init__(self, command: Sequence[str], settings: Mapping[str, str], folder: Path) -> None:
         self._mark = f"{MARK}={uuid.uuid4().hex}"
         with (folder / "stderr.log").open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process: Any = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -92,14 +92,14 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(OSError):
-            self._pipe("stdin").close()
+            self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(SECONDS_TO_END)
         for process in self._processes():
             with contextlib.suppress(OSError):
                 os.kill(process, SIGKILL)
         self._process.wait()
-        self._pipe("stdout").close()
+        self._process.stdout.close()
 
     def tools(self) -> list[dict[str, Any]]:
         """Shake hands as MCP clients do, and return the list of tools."""
@@ -159,14 +159,11 @@ class Server:
 
     def _read(self) -> None:
         with contextlib.suppress(ValueError, OSError):
-            for line in self._pipe("stdout"):
+            for line in self._process.stdout:
                 self._lines.put(line)
         self._lines.put(b"")
 
     def _send(self, message: Mapping[str, Any]) -> None:
-        pipe = self._pipe("stdin")
+        pipe = self._process.stdin
         pipe.write(json.dumps(message).encode() + b"\n")
         pipe.flush()
-
-    def _pipe(self, name: str) -> Any:
-        return getattr(self._process, name)

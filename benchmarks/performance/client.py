@@ -20,7 +20,7 @@ class Server:
         self, database: Path | None = None, command: Sequence[str] = (), settings: Mapping[str, str] | None = None
     ) -> None:
         self._began = time.perf_counter()
-        self._process = subprocess.Popen(
+        self._process: Any = subprocess.Popen(
             command or [*OUR_SERVER, str(database)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -34,7 +34,7 @@ class Server:
         self._number += 1
         self._send({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
         while True:
-            answer = json.loads(self._pipe("stdout").readline())
+            answer = json.loads(self._process.stdout.readline())
             if answer.get("id") == self._number:
                 return dict(answer["result"])
 
@@ -78,9 +78,6 @@ class Server:
         self._process.communicate()
 
     def _send(self, message: dict[str, Any]) -> None:
-        pipe = self._pipe("stdin")
+        pipe = self._process.stdin
         pipe.write(json.dumps(message).encode() + b"\n")
         pipe.flush()
-
-    def _pipe(self, name: str) -> Any:
-        return getattr(self._process, name)
