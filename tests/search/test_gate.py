@@ -1,6 +1,7 @@
 """A memory is silent where it knows nothing: another number stands there, or only the topic of the question."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -109,12 +110,82 @@ def test_what_is_not_known_is_left_out_and_can_be_reached(store: SessionMemorySt
         ("Which box has 16 GB?", "The box has 32GB.", Fit.LACKING),
         ("What happened on 20260314?", "On March 14, 2026 it rained.", Fit.WHOLE),
         ("What is the 2nd step?", "The second step is to sign.", Fit.WHOLE),
+        ("What happened on 14/03/2026?", "On March 14, 2026 it rained.", Fit.WHOLE),
+        ("What happened on 3/14/2026?", "2026-03-14: rain.", Fit.WHOLE),
+        ("What happened on 2026-03-14?", "On 14/03/2026 it rained.", Fit.WHOLE),
+        ("What happened on 15/03/2026?", "2026-03-14: rain.", Fit.OTHER),
+        ("what happened on march 14?", "2026-05-14: rain.", Fit.OTHER),
+        ("what happened on the 14th of march", "2026-03-14: rain.", Fit.WHOLE),
+        ("what happened on may 14", "2026-03-14: rain.", Fit.OTHER),
+        ("may 14 users log in?", "At most 14 users may log in, says the note of 2026-03-14.", Fit.WHOLE),
+        ("What happened on 2026\u201103\u201114?", "2026\u201103\u201114: rain.", Fit.WHOLE),
+        ("What happened in 2026-03?", "On March 14, 2026 it rained.", Fit.WHOLE),
+        ("What happened on March 14 and on May 14?", "2026-05-14: rain.", Fit.WHOLE),
+        ("What happened on March 14 and on May 14?", "2026-04-14: rain.", Fit.OTHER),
+        ("What happened between March 10 and March 20?", "2026-03-14: rain.", Fit.WHOLE),
+        ("What happened between March 10 and March 20?", "2026-03-24: rain.", Fit.OTHER),
+        ("What happened from 2026-03-01 to 2026-03-31?", "On March 14 it rained.", Fit.WHOLE),
+        ("What happened from 2026-03-01 to 2026-03-31?", "2025-03-14: rain.", Fit.OTHER),
+        ("What happened since March 1, 2026?", "2027-01-14: rain.", Fit.WHOLE),
+        ("What happened after March 20, 2026?", "2026-03-14: rain.", Fit.OTHER),
+        ("What happened before May 1?", "2026-03-14: rain.", Fit.WHOLE),
+        ("What happened by March 1, 2026?", "2026-03-14: rain.", Fit.OTHER),
+        ("What happened after March 20 and before June 1?", "2026-03-14: rain.", Fit.OTHER),
+        ("What happened after March 20 and before June 1?", "2026-05-14: rain.", Fit.WHOLE),
+        ("What happened since March 1?", "It rained.", Fit.UNDATED),
+        ("What do errors 4012 and 4021 mean?", "Error 4012: the disk is full.", Fit.WHOLE),
+        ("What do errors 4012 and 4021 mean?", "Error 4014: the disk is full.", Fit.OTHER),
+        ("What came with release 4.2 and release 4.3?", "Release 4.3 brought quizzes.", Fit.WHOLE),
+        ("What came with releases 4.2, 4.3 and 4.4?", "Release 4.3 brought quizzes.", Fit.WHOLE),
+        ("What changed from release 4.2 to 4.3?", "Release 4.3 brought quizzes.", Fit.WHOLE),
+        ("Is error 4012 about port 8081?", "Port 8081 is the cart's.", Fit.OTHER),
+        ("Are error 4012 and port 8081 related?", "Port 8081 is the cart's.", Fit.OTHER),
     ],
 )
 def test_a_word_that_decides_is_there_or_missing_or_another_one_is_in_its_place(
     question: str, text: str, fit: Fit
 ) -> None:
     assert fit_of(question, text) is fit
+
+
+def test_of_several_codes_each_is_answered_and_one_that_is_nowhere_is_named(store: SessionMemoryStore) -> None:
+    answer = store.search_chunks("What do errors 4012 and 4021 mean?", SCOPE)
+    assert [(result.memory_id, result.match) for result in answer.results] == [(1, "strong")]
+    assert "Nothing found here has '4021'." in (answer.message or "")
+
+
+def test_a_day_counts_within_a_time_and_in_small_letters_and_no_other_day_is_claimed(store: SessionMemoryStore) -> None:
+    for asked in ("between March 10 and March 20", "since March 1, 2026", "on march 14", "on 14/03/2026"):
+        answer = store.search_chunks(f"What happened to the mails {asked}?", SCOPE)
+        assert (answer.results[0].memory_id, answer.results[0].match != "weak") == (3, True), asked
+    for asked in ("between March 15 and March 20", "since April 1, 2026", "on may 14", "on 15/03/2026"):
+        answer = store.search_chunks(f"What happened to the mails {asked}?", SCOPE)
+        assert (answer.results, answer.confidence) == ([], "weak"), asked
+
+
+@pytest.mark.parametrize("asked", ["on March 14", "on May 14", "on June 1", "before April 1", "after April 1"])
+def test_a_hidden_text_of_another_day_changes_no_answer_and_all_pages_hold_the_same(tmp_path: Path, asked: str) -> None:
+    query, texts = f"What happened to the mails {asked}?", ("The mails were late: the disk was full.", *MEMORIES)
+    answers = []
+    for hidden in (("Incident 2026-05-14: mails were lost.", "The mails were lost on June 1."), ()):
+        with SessionMemoryStore(tmp_path / f"{len(hidden)}.db") as opened:
+            for text in texts:
+                opened.store_memory("working_memory", text, session_id="s")
+            for text in hidden:
+                opened.store_memory("working_memory", text, session_id="hidden")
+            view, found = opened.limited_to(["s"]), []
+            for limit in (2, 10):
+                offset: int | None = 0
+                pages = []
+                while offset is not None:
+                    page = view.search_chunks(query, SCOPE, Page(limit=limit, offset=offset))
+                    pages += [(result.memory_id, result.match) for result in page.results]
+                    offset = page.next_offset
+                found.append(pages)
+            answers.append((found[0], view.search_chunks(query, SCOPE).message))
+            assert found[0] == found[1]
+            assert sorted(number for number, _ in found[0]) == list(range(1, len(texts) + 1))
+    assert answers[0] == answers[1]
 
 
 @pytest.mark.parametrize("sign", ["a", "\u8a2d", "#", "-", "a-", "1-"])

@@ -47,7 +47,15 @@ DECIDING = re.compile(
     r"(?<![\w@#])(?=[\w@#])(?=[^\s\d]{0,60}\d|\S{0,60}\w@\w|_*[^\W_]{1,60}_\w)[\w@#][\w@#./:+_-]*[\w+]|\d\d+|\d(?=\s*%)"
 )
 """Matches at the beginning of a word with bounded lookahead: otherwise a text without spaces takes forever."""
-YEAR_OR_RANK = re.compile(r"(?:19|20)\d\d|\d+(?:st|nd|rd|th)")
+YEAR_OR_RANK = re.compile(r"(?:19|20)\d\d(?:-(?:0[1-9]|1[0-2]))?|\d+(?:st|nd|rd|th)")
+LISTED = re.compile(r"(\w+?)s? #(?:(?:,| and| or| to| than| vs\.?)+(?: \1)? #)+", re.IGNORECASE)
+"""Deciding words of one sort, each written "#": a passage with one of them answers a part."""
+LIMITS = re.compile(
+    r"(?:(?:since|after) )?#(?: ?[-\u2013] ?| (?:and )?(?:to|until|till|through|before) )#|\bbetween # and #"
+    r"|\b(?:(?P<since>since|after)|(?P<until>until|till|before|by)) (?:the )?#",
+    re.IGNORECASE,
+)
+"""The limits of a time in a question whose days are each written "#"."""
 SPACED = re.compile(r"(?<![\w.,])\d{1,3}(?: \d{3})+(?![\w,])", re.ASCII)
 MEASURED = re.compile(r"(\d+) ?([a-z\u00b5%]{0,3})")
 """A number with its unit, or without."""
@@ -166,9 +174,7 @@ def sentences_near(asked: set[str], text: str) -> list[str]:
 @lru_cache(maxsize=64)
 def asked_stems(query: str) -> set[str]:
     """Return the stems of the words of a question that an answer may have."""
-    words = (
-        word for word in terms.WORD.findall(query.casefold()) if word not in GENERAL and word not in terms.STOP_WORDS
-    )
+    words = (word for word in terms.WORD.findall(query.casefold()) if word not in GENERAL | terms.STOP_WORDS)
     return stems_in(" ".join(words))
 
 
@@ -228,14 +234,14 @@ def asks_for_amount(query: str) -> bool:
 
 def fit_of(query: str, text: str) -> Fit:
     """Return how well a passage has the deciding words of a question, or the amount it asks for."""
-    plain, fit = terms.ungrouped(terms.folded(text)).casefold(), Fit.WHOLE
-    for word in deciding_words(query):
-        if terms.DAY_TERM.fullmatch(word):
-            fit = min(fit, day_in(word, text))
-        elif not has_word(word, plain):
-            shape = shape_of(word)
-            others = any(shape_of(found[0]) == shape for found in DECIDING.finditer(plain))
-            fit = min(fit, Fit.OTHER if others else Fit.LACKING)
+    plain, words = terms.ungrouped(terms.folded(text)), deciding_words(query)
+    fit, plain = day_in(query, plain), plain.casefold()
+    lacking = {shape_of(word) for word in words if not terms.DAY_TERM.fullmatch(word) and not has_word(word, plain)}
+    if lacking and LISTED.search(DECIDING.sub("#", query)):
+        lacking -= {shape_of(word) for word in words if has_word(word, plain)}
+    if lacking:
+        had = {shape_of(found[0]) for found in DECIDING.finditer(plain)}
+        fit = min(fit, Fit.OTHER if lacking & had else Fit.LACKING)
     return fit if has_amount(query, text) else min(fit, Fit.LACKING)
 
 
@@ -257,10 +263,19 @@ def found_nowhere(query: str, texts: Iterable[str]) -> list[str]:
     return [word for word in words if not any(has_word(word, text) for text in plain)]
 
 
-def day_in(day: str, text: str) -> Fit:
-    """Return whether a text has a day, no day or another one."""
-    named = set(terms.days_in(text))
-    return Fit.WHOLE if named & {day, f"~{day[5:]}"} else Fit.OTHER if named else Fit.UNDATED
+def day_in(query: str, text: str) -> Fit:
+    """Return whether a text has a day of a question or one within its time, no day or another one."""
+    days = [word for word in deciding_words(query) if terms.DAY_TERM.fullmatch(word)]
+    if not days or not (named := {*terms.days_in(text)}):
+        return Fit.UNDATED if days else Fit.WHOLE
+    if any(day[0] == "-" for day in days):  # without a year
+        days, named = [f"--{day[-5:]}" for day in days], {name for name in named if name[0] == "-"}
+    else:
+        named = {day[:5] + name[1:] if name[0] == "~" else name for name in named for day in days if name[0] != "-"}
+    if limits := LIMITS.search(terms.without_days(query, "#")):
+        first, last = "" if limits["until"] else days[0], "~" if limits["since"] else days[-1]
+        return Fit.WHOLE if any(first <= name <= last for name in named) else Fit.OTHER
+    return Fit.WHOLE if named & {*days} else Fit.OTHER
 
 
 def shape_of(word: str) -> str:
@@ -270,24 +285,14 @@ def shape_of(word: str) -> str:
 
 def has_amount(query: str, text: str) -> bool:
     """Whether a passage has an amount that the question may ask for; if it names what is counted, near it."""
-    asked = set(terms.WORD.findall(terms.ungrouped(query).casefold()))
-    words = [
-        word
-        for word in terms.WORD.findall(terms.ungrouped(text).casefold())
-        if not (word.isdecimal() and word in asked)
-    ]
+    asked, words = (terms.WORD.findall(terms.ungrouped(one).casefold()) for one in (query, text))
+    words = [word for word in words if not (word.isdecimal() and word in asked)]
     counted = HOW_MANY.search(query)
     if counted is None:
         return HOW_MUCH.search(query) is None or AMOUNT.search(" ".join(words)) is not None
-    stems = {
-        stem for word in counted.groups("") if word.isascii() and word.isalpha() for stem in terms.stems_of([word])
-    }
+    stems = stems_in(" ".join(counted.groups("")))
     numbers = [place for place, word in enumerate(words) if NUMBER.match(word)]
-    things = [
-        place
-        for place, word in enumerate(words)
-        if word.isascii() and word.isalpha() and stems & {*terms.stems_of([word])}
-    ]
+    things = [place for place, word in enumerate(words) if stems & stems_in(word)]
     return bool(numbers) and (not things or any(abs(one - other) <= WITHIN for one in things for other in numbers))
 
 

@@ -301,12 +301,12 @@ def judge(retrieval: Retrieval, found: SearchHits, *, only_here: bool = False) -
     if not question.tells_matches:
         return Judgement(hits, notes=tuple(notes), origins=found.origins)
     confidence = best_of([hit.match for hit in hits]) or "weak"
-    if confidence == "strong":
-        return Judgement(hits, confidence, notes=tuple(notes), origins=found.origins, links=found.links)
-    if hits:
+    if hits and confidence != "strong":
         notes.append(messages.NO_MATCH if confidence == "weak" else messages.NO_CLOSE_MATCH)
     if missing := gate.found_nowhere(question.text, found.texts.values()) if found.texts else []:
         notes.append(messages.missing_words(missing))
+    if confidence == "strong":
+        return Judgement(hits, confidence, notes=tuple(notes), origins=found.origins, links=found.links)
     elsewhere = {} if only_here else retrieval.matches_elsewhere()
     if elsewhere:
         notes.append(messages.somewhere_else(elsewhere, advise=True))

@@ -20,7 +20,7 @@ import apsw
 
 from vector_memory.domain import Chunk
 
-RULES = 4
+RULES = 5
 """The version of the rules for terms and units. Blocks with an earlier version are indexed again
 (`KeywordIndex.index_again`). Raise it whenever the terms of a text change."""
 
@@ -79,18 +79,23 @@ _DAY = r"(?P<day{0}>[0-3]?\d)(?:st|nd|rd|th)?"
 _YEAR = r"(?P<year{0}>(?:19|20)\d\d)"
 DATE = re.compile(
     rf"\b(?:{_YEAR}([-/])(?P<month{{0}}>[01]?\d)\2(?P<day{{0}}>[0-3]?\d)(?=T\d|\b)".format(1)
-    + rf"|(?P<day2>[0-3]?\d)\.[ ]?(?P<month2>[01]?\d)\.[ ]?{_YEAR.format(2)}\b"
+    + rf"|(?P<day2>[0-3]?\d)(?P<sign2>[./])[ ]?(?P<month2>[0-3]?\d)(?P=sign2)[ ]?{_YEAR.format(2)}\b"
     + rf"|{_MONTH.format(3)}[ ]+(?:the[ ]+)?{_DAY.format(3)}\b(?![.:,]\d|%)(?:,?[ ]+{_YEAR.format(3)}\b)?"
     + rf"|{_DAY.format(4)}\.?[ ]+(?:of[ ]+)?{_MONTH.format(4)}(?:,?[ ]+{_YEAR.format(4)}\b)?"
     + rf"|{_YEAR.format(5)}(?P<month5>[01]\d)(?P<day5>[0-3]\d)(?=T\d|\b))"
 )
-"""A day: 2026-03-14, 14.3.2026, March 14, 2026, 14th of March, 20260314."""
+"""A day: 2026-03-14, 14.3.2026, 14/03/2026, 3/14/2026, March 14, 2026, 14th of March, 20260314."""
+TYPED = re.compile(
+    rf"(\d(?:st|nd|rd|th)? (?:of )?(?!(?<=\d )may)|\b(?!(?<!on )may)(?=\w+\.? (?:the )?\d))({'|'.join(MONTHS)})\b",
+    re.IGNORECASE,
+)
+"""A month beside its day, in any letters, as in questions. "May 14 users log in?" names no day."""
 _DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 DAY_TERM = re.compile(r"(?:\d{4}-|--|~)(\d\d-\d\d)")
 SIGNS_OF_DAYS = (
     re.compile(r"[JFMASOND][a-z\u00e4]{2,8}\.?[ ]+(?:the[ ]+)?\d"),
     re.compile(
-        r"\d(?:(?<=\d{4})[-/]\d|\.[ ]?[01]?\d\.[ ]?(?:19|20)\d"
+        r"\d(?:(?<=\d{4})[-/]\d|\.[ ]?[01]?\d\.[ ]?(?:19|20)\d|/[0-3]?\d/(?:19|20)\d"
         r"|(?:st|nd|rd|th|\.)?[ ]+(?:of[ ]+)?[JFMASOND][a-z\u00e4]{2}|(?<=\b[12])\d{7}(?=T\d|\b))"
     ),
 )
@@ -178,7 +183,7 @@ def days_in(text: str) -> Iterator[str]:
 
 def asked_days(text: str) -> Iterator[str]:
     """Yield terms for the days of a question. A day with a year also finds texts that name no year."""
-    for date, of_year in _days(text):
+    for date, of_year in _days(TYPED.sub(lambda found: found[1] + found[2].capitalize(), text)):
         yield from (date, f"~{of_year}") if date else (f"--{of_year}",)
 
 
@@ -188,14 +193,17 @@ def _days(text: str) -> Iterator[tuple[str, str]]:
         yield from _day_of(found)
 
 
-def without_days(text: str) -> str:
-    """Remove the days from a text."""
-    return DATE.sub(lambda found: " " if [*_day_of(found)] else found[0], text)
+def without_days(text: str, mark: str = " ") -> str:
+    """Put a mark in the place of each day of a question."""
+    text = TYPED.sub(lambda found: found[1] + found[2].capitalize(), text)
+    return DATE.sub(lambda found: mark if [*_day_of(found)] else found[0], text)
 
 
 def _day_of(found: re.Match[str]) -> Iterator[tuple[str, str]]:
     parts = {name[:-1]: value for name, value in found.groupdict().items() if value}
     month, day = MONTHS.get(parts["month"]) or int(parts["month"]), int(parts["day"])
+    if parts.get("sign") == "/":  # the month may be first; 3/4/2026 may be either day, and 25/14/2026 is none
+        month, day = sorted((month, day)) if max(month, day) > len(_DAYS) else (0, 0)
     if 1 <= month <= len(_DAYS) and 1 <= day <= _DAYS[month - 1]:
         of_year = f"{month:02}-{day:02}"
         yield f"{parts['year']}-{of_year}" if "year" in parts else "", of_year
