@@ -47,7 +47,7 @@ DECIDING = re.compile(
     r"(?<![\w@#])(?=[\w@#])(?=[^\s\d]{0,60}\d|\S{0,60}\w@\w|_*[^\W_]{1,60}_\w)[\w@#][\w@#./:+_-]*[\w+]|\d\d+|\d(?=\s*%)"
 )
 """Matches at the beginning of a word with bounded lookahead: otherwise a text without spaces takes forever."""
-YEAR_OR_RANK = re.compile(r"(?:19|20)\d\d(?:-(?:0[1-9]|1[0-2]))?|\d+(?:st|nd|rd|th)")
+YEAR_OR_RANK = re.compile(r"(?:19|20)\d\d|\d+(?:st|nd|rd|th)")
 LISTED = re.compile(r"(\w+?)s? #(?:(?:,| and| or| to| than| vs\.?)+(?: \1)? #)+", re.IGNORECASE)
 """Deciding words of one sort, each written "#": a passage with one of them answers a part."""
 LIMITS = re.compile(
