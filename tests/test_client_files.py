@@ -349,6 +349,47 @@ def test_any_content_can_be_rewritten_as_any_other(
     assert json.loads(json_file.rewritten(json.dumps(before, indent=indent), after)) == after
 
 
+TRUSTED = """\
+model = "m"
+[mcp_servers.vm]
+command = "x"
+{more}
+[hooks.state]
+
+[hooks.state."/home/u/.codex/hooks.json:post_compact:0:0"]
+trusted_hash = "sha256:1"
+
+[hooks.state."/home/u/.codex/hooks.json:user_prompt_submit:1:0"]
+trusted_hash = "sha256:2"
+"""
+PLACES = [HookPosition("PostCompact", 0, 0), HookPosition("UserPromptSubmit", 1, 0)]
+
+
+def test_what_codex_notes_about_hooks_goes_with_them(tmp_path: Any) -> None:
+    before = TRUSTED.format(more="").partition("\n[hooks.state]")[0]
+    text = TRUSTED.format(more="").replace("/home/u/.codex", str(tmp_path))
+    assert hooks.without_trust(text, tmp_path / "hooks.json", PLACES) == before
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert hooks.without_trust(text, tmp_path / "link" / "hooks.json", PLACES) == before, "Codex notes real paths"
+
+
+def test_what_codex_notes_about_other_hooks_stays(tmp_path: Any) -> None:
+    text = TRUSTED.format(more="")
+    assert hooks.without_trust(text, tmp_path / "hooks.json", PLACES) == text
+    left = hooks.without_trust(text, tmp_path.parent / "x" / ".." / "hooks.json", PLACES[:1])
+    assert left == text
+    mine = text.replace("/home/u/.codex", str(tmp_path))
+    left = hooks.without_trust(mine, tmp_path / "hooks.json", PLACES[:1])
+    assert "user_prompt_submit" in left
+    assert "post_compact" not in left
+    assert "[hooks.state]\n" in left
+
+
+@pytest.mark.parametrize("text", ["", 'model = "m"\n', "a = = 1\n", "hooks = 1\n"])
+def test_a_configuration_in_which_codex_notes_nothing_stays(text: str, tmp_path: Any) -> None:
+    assert hooks.without_trust(text, tmp_path / "hooks.json", PLACES) == text
+
+
 def test_an_entry_of_a_list_is_found_by_its_name_and_the_others_stay() -> None:
     text = "servers:\n- name: a\n  command: x # keep\n# next\n- name: vm\n  command: old\n- name: b\nmore: 1\n"
     form = FORMATS["yaml list"]

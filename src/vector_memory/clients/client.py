@@ -171,7 +171,8 @@ class Client:
     `commands`: those that show that the client is on this machine. `inherits`: clients whose servers this one starts,
     too. `hooks`: the file or folder for hooks in each scope; `hooks_since`: the first release in which they can call
     tools; `silent`: events that do not tell what would be stored; `trust`: what the user must do so that they run;
-    `instructions`: a file for those of a client that does not show the server's.
+    `trust_file`: where the client notes that. `instructions`: a file for those of a client that does not show the
+    server's.
 
     `command_hooks`: hooks that run a command. `own_memories`: where it keeps what it remembers by itself, of all
     projects and of one. `remembers`: the setting that turns that off, if it is on by default and the model is told to
@@ -199,6 +200,7 @@ class Client:
     hooks_since: str = ""
     silent: frozenset[str] = frozenset()
     trust: str = ""
+    trust_file: Callable[[], Path] | None = None
     instructions: str = ""
     checked_with: str = ""
     default: InstallScope = InstallScope.USER

@@ -20,6 +20,7 @@ from vector_memory.clients.client import (
     InstallScope,
     OwnMemory,
     Sessions,
+    home_of,
     in_project,
 )
 from vector_memory.clients.reading.conversation import Message, Transcript, TranscriptConversation
@@ -192,6 +193,7 @@ CLIENT = Client(
     silent=frozenset({"PostCompact"}),
     trust='Codex runs no hook that you have not trusted: start `codex`, and when it says "Hooks need review",\n'
     'choose "Trust all and continue". `codex exec` does not ask.',
+    trust_file=lambda: home_of(".codex", "CODEX_HOME") / "config.toml",
     section="mcp_servers",
     format="toml",
     approval={

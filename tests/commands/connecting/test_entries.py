@@ -404,9 +404,23 @@ def test_the_command_on_the_path_is_written_if_it_is_this_one(monkeypatch: pytes
     assert planning.program() == [str(tmp_path / "vector-memory")]
 
 
-def test_a_clone_says_what_the_entry_depends_on(run: Run) -> None:
+def test_a_clone_connects_the_installed_command_if_there_is_one_and_else_says_what_it_depends_on(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    monkeypatch.setattr(sys, "argv", ["main.py", "install", "cursor", "--yes"])
     clone = f"It starts from the clone {planning.clone()}: after moving that, run this again."
+    command = tmp_path / "bin" / "vector-memory"
+    command.symlink_to(Path(sys.executable).with_name("vector-memory"))
     assert clone in run("install", "cursor", "--yes").out
+    command.unlink()
+    command.write_text("#!/bin/sh\necho called: $*\nexit 3\n")
+    command.chmod(0o700)
+    ended = run("install", "cursor", "--yes")
+    assert (ended.code, ended.err) == (3, "")
+    assert ended.out.endswith("called: install cursor --yes\n")
+    assert str(command) in ended.out
 
 
 @pytest.mark.parametrize(

@@ -216,10 +216,22 @@ def test_with_the_plugin_nothing_is_added(
         assert (everything(tmp_path) == before) == is_there
 
 
-def test_the_user_of_codex_is_told_to_trust_the_hooks_also_later(run: Run) -> None:
+def test_who_trusted_the_hooks_in_codex_has_the_file_as_before(run: Run, home: Path, tmp_path: Path) -> None:
+    config = home / ".codex" / "config.toml"
+    config.parent.mkdir()
+    config.write_text('model = "m" # mine\n', encoding="utf-8")
+    before = everything(tmp_path)
     installed = run("install", "codex", "--yes")
     assert 'when it says "Hooks need review", choose "Trust all and continue"' in " ".join(installed.out.split())
-    assert "Hooks need review" in run("install", "codex").out
+    assert "Hooks need review" in run("install", "codex").out, "also later"
+    noted = "".join(
+        f'\n[hooks.state."{config.with_name("hooks.json")}:{event}:0:0"]\ntrusted_hash = "sha256:1"\n'
+        for event in ("stop", "subagent_stop", "user_prompt_submit")
+    )
+    with config.open("a", encoding="utf-8") as file:
+        file.write(f"\n[hooks.state]\n{noted}")
+    assert run("uninstall", "codex", "--yes", "--diff").out.count(f"--- {config}\n") == 1
+    assert everything(tmp_path) == before
 
 
 def test_only_clients_whose_hooks_call_tools_get_such_hooks() -> None:

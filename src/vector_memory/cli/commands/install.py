@@ -1,6 +1,9 @@
 # ruff: noqa: PLR0913 - a command's parameters are its flags
 """The commands that connect a client to this server, and disconnect it."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,31 +13,16 @@ from cyclopts import Parameter
 
 from vector_memory.cli.flags import Switch, given_path, require_folder
 from vector_memory.cli.terminal import agreed, say
-from vector_memory.clients.claude import settings_of
 from vector_memory.clients.client import InstallScope
-from vector_memory.clients.editing.changes import plugin_in, read_text
-from vector_memory.clients.editing.planning import (
-    NAME,
-    Change,
-    ClientConfiguration,
-    clone,
-    command_line,
-    entry_for,
-    hooks_of,
-    installation,
-    make,
-    memory_flags,
-    removal,
-    shared_memory,
-)
 from vector_memory.clients.registry import CLIENTS
 from vector_memory.domain.text import counted
 from vector_memory.domain.user_files import folder_of_user
 from vector_memory.errors import ConfigurationError
 from vector_memory.settings import Answers, DatabaseUrl, Profile, ServerOptions, Toolset, has_password
-from vector_memory.storage.disk.filesystem import make_private_folders
 
 if TYPE_CHECKING:
+    from vector_memory.clients.editing.planning import Change, ClientConfiguration
+
     ClientName = str
     ProfileName = str
 else:  # cyclopts would offer an enumeration's names, not its values
@@ -57,8 +45,10 @@ class How:
     dry_run: Annotated[bool, Switch(help="Only show what would change.")] = False
     yes: Annotated[bool, Switch(alias="-y", help="Do not ask.")] = False
 
-    def place(self, name: str) -> ClientConfiguration:
+    def place(self, name: str) -> "ClientConfiguration":
         """Return the place that is to change. Raises ConfigurationError for a scope that the client does not have."""
+        from vector_memory.clients.editing.planning import ClientConfiguration
+
         if self.user and self.project:
             raise ConfigurationError("Use either --user or --project, not both.")
         client = CLIENTS[name]
@@ -105,20 +95,25 @@ class Installation:
     """
 
     name: str
-    place: ClientConfiguration
+    place: "ClientConfiguration"
     words: list[str]
     memory: Sequence[str]
     with_hooks: bool
     is_trusted: bool
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> "list[Change]":
         """Return what has to change. Raises ConfigurationError if the client cannot be connected in this way."""
+        from vector_memory.clients.editing.planning import entry_for, hooks_of, installation
+
         called = hooks_of(self.name, self.place.client, self.memory) if self.with_hooks else {}
         entry = entry_for(self.place.client, self.words, is_trusted=self.is_trusted)
         return installation(self.place, entry, called)
 
-    def make(self, changes: Sequence[Change]) -> None:
+    def make(self, changes: "Sequence[Change]") -> None:
         """Make the changes, and say what follows."""
+        from vector_memory.clients.editing.planning import make, shared_memory
+        from vector_memory.storage.disk.filesystem import make_private_folders
+
         if str(shared_memory()) in self.words:
             try:
                 make_private_folders(shared_memory().parent)
@@ -155,6 +150,11 @@ def install(
     how: HowFlags = How(),
 ) -> int:
     """Connect a coding agent: adds the tools, and hooks that store and recall on their own. Asks before any change."""
+    from vector_memory.clients.editing.planning import CALLED, command_line, installed_elsewhere, memory_flags
+
+    if command := installed_elsewhere():
+        say(f"Connecting {command}, which is installed, and not this clone, which may move.\n")
+        return subprocess.call([command, *sys.argv[1:]], env={**os.environ, CALLED: "1"})  # noqa: S603 - the user's own
     if database_path is not None and database_url is not None:
         raise ConfigurationError("Name one memory: --database-path or --database-url.")
     here = _file(database_path) or _database(database_url, database_password_file)
@@ -188,7 +188,7 @@ def install(
     return 0
 
 
-def _is_trusted(place: ClientConfiguration, how: How) -> bool:
+def _is_trusted(place: "ClientConfiguration", how: How) -> bool:
     """Ask whether a client may call the tools without asking, if it would not offer them otherwise."""
     if not place.client.trusted or how.yes or how.dry_run:
         return False
@@ -239,6 +239,8 @@ def _has_the_tools(name: str, names: Sequence[str], how: How) -> str:
 
 def uninstall(client: Name, /, *, how: HowFlags = How()) -> int:
     """Disconnect a client: remove this server and its hooks. Keeps all memories. Asks before any change."""
+    from vector_memory.clients.editing.planning import make, removal
+
     place = how.place(client)
     changes = removal(place)
     if not changes:
@@ -253,6 +255,10 @@ def uninstall(client: Name, /, *, how: HowFlags = How()) -> int:
 
 def _plugin(project: Path) -> str | None:
     """Return the plugin that has the tools and hooks already; None if Claude Code has none in this project."""
+    from vector_memory.clients.claude import settings_of
+    from vector_memory.clients.editing.changes import plugin_in, read_text
+    from vector_memory.clients.editing.planning import NAME
+
     folders = filter(None, (folder_of_user(".claude", "CLAUDE_CONFIG_DIR"), project / ".claude"))
     files = [*(folder / "settings.json" for folder in folders), settings_of(project)]
     return plugin_in(map(read_text, files), NAME)
@@ -309,7 +315,7 @@ def _flags(profile: str | None, toolsets: str, *, read_only: bool) -> list[str]:
     return [*flags, "--read-only"] if read_only else flags
 
 
-def _is_agreed(place: ClientConfiguration, changes: Sequence[Change], how: How) -> bool:
+def _is_agreed(place: "ClientConfiguration", changes: "Sequence[Change]", how: How) -> bool:
     """Say what changes and ask whether to make it. Raises ConfigurationError without a terminal."""
     say(_summary_of(place, changes))
     _show(changes, how)
@@ -318,21 +324,23 @@ def _is_agreed(place: ClientConfiguration, changes: Sequence[Change], how: How) 
     return agreed("Make this change?", "Nothing was changed.")
 
 
-def _summary_of(place: ClientConfiguration, changes: Sequence[Change]) -> str:
+def _summary_of(place: "ClientConfiguration", changes: "Sequence[Change]") -> str:
     files = " and ".join(str(change.path) for change in changes)
     return f"{place.client.title}, {_where(place)}: changes {files}."
 
 
-def _show(changes: Sequence[Change], how: How) -> None:
+def _show(changes: "Sequence[Change]", how: How) -> None:
     for change in changes if how.diff else ():
         say("\n" + "\n".join(change.shown()) + "\n")
 
 
-def _where(place: ClientConfiguration) -> str:
+def _where(place: "ClientConfiguration") -> str:
     return "for all your projects" if place.scope is InstallScope.USER else f"for the project {place.project}"
 
 
 def _say_what_follows(one: Installation) -> None:
+    from vector_memory.clients.editing.planning import clone
+
     client = one.place.client
     say(f"Connected {client.title}. {client.approval[one.place.scope]}")
     if client.untrusted and not one.is_trusted:
@@ -354,7 +362,7 @@ def _say_trust(one: Installation) -> None:
         say(one.place.client.trust)
 
 
-def _memory(place: ClientConfiguration, words: list[str]) -> str:
+def _memory(place: "ClientConfiguration", words: list[str]) -> str:
     """Return which memory the flags of a server name."""
     if "--remote" in words:
         return f"the shared one at {words[words.index('--remote') + 1]}"

@@ -1,18 +1,29 @@
-"""The hooks in a client's settings: they call the running server, which stores and recalls without being asked."""
+"""The hooks in a client's settings: they call the running server, which stores and recalls without being asked.
 
+When its user trusts hooks, Codex notes that in its configuration: a table for each, named by the hook's place.
+"""
+
+import re
 import shlex
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from vector_memory.clients import hook
 from vector_memory.clients.client import CommandHooks
+from vector_memory.clients.editing import toml_file
 from vector_memory.clients.events import EVENTS, HOOKS
 from vector_memory.errors import ConfigurationError
 
 OURS = "vector_memory/clients/hook.py"
 """What every command of ours has."""
+
+TRUST = ("hooks", "state")
+
+UPPER = re.compile(r"\B(?=[A-Z])")
 
 Handlers = dict[str, dict[str, Any]]
 """A hook for each event."""
@@ -129,3 +140,28 @@ def _hooks(content: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(hooks, dict):
         raise ConfigurationError('"hooks" must be an object')
     return hooks
+
+
+def without_trust(text: str, hooks_file: Path, there: Sequence[HookPosition]) -> str:
+    """Return Codex's configuration without what it notes about the hooks at these places.
+
+    What cannot be taken out alone stays: Codex asks again when another hook has this place.
+    """
+    ends = {f":{UPPER.sub(r'_', event).lower()}:{group}:{number}" for event, group, number in there}
+    noted = _noted(text)
+    with suppress(ConfigurationError):
+        for key in noted or ():
+            file, *_ = key.rsplit(":", 3)
+            if key.removeprefix(file) in ends and Path(file).resolve() == hooks_file.resolve():
+                text = toml_file.without_table(text, *TRUST, key)
+        if noted and not _noted(text):
+            text = toml_file.without_table(text, *TRUST)
+    return text
+
+
+def _noted(text: str) -> dict[str, Any] | None:
+    """Return the tables; None for a configuration without them, or with mistakes: Codex does not read that either."""
+    try:
+        return toml_file.entry(text, *TRUST)
+    except ConfigurationError:
+        return None

@@ -1,6 +1,7 @@
 """What this server has in the files of a client, and what has to change to connect the client or disconnect it."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -299,9 +300,15 @@ def _other_server(part: Part, backup: str) -> Held | None:
 
 
 def _take_out_hooks(plan: Plan, place: ClientConfiguration) -> None:
-    """Take out the hooks. What Codex notes about those that its user trusts stays: it asks again about others."""
+    """Take out the hooks, and what the client has noted about them."""
     commands = place.client.command_hooks
     for part, _ in hook_parts(place, hooks.commands_for("", commands, ()) if commands else {}):
+        if trust_file := place.client.trust_file:
+            text = plan.text(part.file) or ""
+            with explained(part):
+                where = hooks.places(json_file.content_of(text), NAME)
+            if where and (noted := plan.text(trust_file())):
+                plan.write(trust_file(), hooks.without_trust(noted, part.file, where))
         _take_out(plan, place, part)
 
 
@@ -390,6 +397,20 @@ def clone() -> Path | None:
     """Return the clone that this runs in; None if it is installed."""
     folder = Path(__file__).parents[4]
     return folder if (folder / "pyproject.toml").is_file() else None
+
+
+CALLED = "VECTOR_MEMORY_CALLED_BY_CLONE"
+"""Is set for the installed command: it may be a script that calls a clone."""
+
+
+def installed_elsewhere() -> str | None:
+    """Return the installed command, if this runs in a clone, which may move."""
+    here = clone()
+    if here is None or CALLED in os.environ:
+        return None
+    found = filter(None, (shutil.which(NAME, path=folder) for folder in os.get_exec_path()))
+    mine = here.resolve(), Path(sys.prefix).resolve()
+    return next((one for one in found if not any(map(Path(one).resolve().is_relative_to, mine))), None)
 
 
 def program() -> list[str]:

@@ -38,13 +38,15 @@ def put(text: str, section: str, name: str, value: Mapping[str, Any]) -> str:
 
 def remove(text: str, section: str, name: str, _original: str = "") -> str:
     """Return the text without this table and the tables below it."""
-    if entry(text, section, name) is None:
-        return text
-    document, content = tomlkit.parse(text), _content_of(text)
-    _take_out(document, section, name)
+    return text if entry(text, section, name) is None else without_table(text, section, name)
+
+
+def without_table(text: str, *path: str) -> str:
+    """Return the text without a table that it holds, and without the tables below that."""
+    document = tomlkit.parse(text)
+    _take_out(document, *path)
     left = document.as_string().rstrip()
-    del content[section][name]
-    return _checked(text, f"{left}\n" if left else "", content)
+    return _checked(text, f"{left}\n" if left else "", _less(_content_of(text), *path))
 
 
 def _content_of(text: str) -> dict[str, Any]:
@@ -104,3 +106,9 @@ def _filled(tables: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tables without empty ones: a table is there if it has a header, or one below it has."""
     parts = ((key, _filled(value) if isinstance(value, dict) else value) for key, value in tables.items())
     return {key: value for key, value in parts if value != {}}
+
+
+def _less(tables: Mapping[str, Any], first: str, *more: str) -> dict[str, Any]:
+    """Return the tables without the one at this path."""
+    rest = {key: value for key, value in tables.items() if key != first}
+    return rest | {first: _less(tables[first], *more)} if more else rest
