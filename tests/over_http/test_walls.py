@@ -16,7 +16,7 @@ from faults.soundness import connected
 from over_http.conftest import ALL_TOOLS, Team
 from tool_calls import REQUIRED
 from vector_memory.domain.callers import Permission
-from vector_memory.extras.teams.auth import needed_for
+from vector_memory.extras.teams.auth import permission_for
 from vector_memory.extras.teams.registry import Registry
 from vector_memory.server.resources import MEMORY, SESSION
 from vector_memory.server.tools import TAGGED_NAMES, offered
@@ -103,7 +103,7 @@ def filled(team: Team) -> Team:
 async def test_a_token_lists_and_calls_what_it_permits(team: Team, permission: Permission) -> None:
     async with team.client(team.token(f"some-{permission}", permission=permission)) as client:
         listed = {tool.name for tool in await client.list_tools()}
-        assert listed == {tool.name for tool in TOOLS if needed_for(tool.name) in permission.included}
+        assert listed == {tool.name for tool in TOOLS if permission_for(tool.name) in permission.included}
         for tool in TOOLS:
             answer = await client.call_tool(tool.name, next(calls_of(tool)), raise_on_error=False)
             assert (answer.structured_content["error"] == "AccessDenied") == (tool.name not in listed), tool.name
@@ -179,7 +179,7 @@ async def refusals(client: Client) -> list[str]:
     foreign = (*range(kinds + 2, 2 * kinds + 2), 2 * kinds + 5, 3 * kinds + 2, IDS[-1])
     said = []
     for tool in TOOLS:
-        if needed_for(tool.name) is Permission.READ:
+        if permission_for(tool.name) is Permission.READ:
             continue
         named = [
             name for name in ("memory_id", "parent_report_id", "supersedes") if name in tool.parameters["properties"]
@@ -206,7 +206,7 @@ async def test_a_token_limited_to_a_session_changes_nothing_in_another(filled: T
         before = texts(filled, "zoo")
         async with filled.client(filled.token("limited", "zoo", sessions=("mine",))) as client:
             for tool in TOOLS:
-                if needed_for(tool.name) is Permission.READ:
+                if permission_for(tool.name) is Permission.READ:
                     continue
                 for arguments in calls_of(tool):
                     if arguments.get("session_id") == "mine" or (tool.name == "delete_memory"):
@@ -258,7 +258,7 @@ async def everything(client: Client) -> list[str]:
     said = []
     names = {tool.name for tool in await client.list_tools()}
     for tool in TOOLS:
-        if tool.name in names and needed_for(tool.name) is Permission.READ:
+        if tool.name in names and permission_for(tool.name) is Permission.READ:
             for arguments in calls_of(tool):
                 answer = await client.call_tool(tool.name, arguments, raise_on_error=False)
                 said.append(json.dumps(answer.structured_content))

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from vector_memory.domain.evidence import FileLines
 from vector_memory.domain.text import text_in
-from vector_memory.domain.user_files import open_regular, read_up_to
+from vector_memory.domain.user_files import open_regular
 from vector_memory.domain.validation import check_text
 from vector_memory.errors import MemoryStorageError, NotFoundError, ValidationError
 from vector_memory.files.syncing import FileStatus
@@ -76,7 +76,7 @@ def walk(
         folder, outer = waiting.pop()
         try:
             with opened_parent(root, folder.parts, make=False) as descriptor:
-                rules = (*outer, *rules_of(descriptor, PurePosixPath(), folder))
+                rules = (*outer, *own_rules(descriptor, PurePosixPath(), folder))
                 for entry in _listed(descriptor):
                     path = folder / entry.name
                     is_folder = entry.is_dir(follow_symlinks=False)
@@ -204,12 +204,12 @@ def _from_above(root: Path, work_tree: Path) -> Iterator[IgnoreRules]:
         with suppress(OSError):
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             try:
-                yield from rules_of(descriptor, PurePosixPath(root.relative_to(folder)), PurePosixPath())
+                yield from own_rules(descriptor, PurePosixPath(root.relative_to(folder)), PurePosixPath())
             finally:
                 os.close(descriptor)
 
 
-def rules_of(descriptor: int, above: PurePosixPath, folder: PurePosixPath) -> Iterator[IgnoreRules]:
+def own_rules(descriptor: int, above: PurePosixPath, folder: PurePosixPath) -> Iterator[IgnoreRules]:
     """Yield the rules that an open folder has. Those that would leave out a memory at the root do not count."""
     with suppress(OSError):
         with os.fdopen(open_regular(RULES, os.O_RDONLY | os.O_NOFOLLOW, descriptor), "rb") as stream:
@@ -300,14 +300,12 @@ def lines_below(root: Path, path: PurePosixPath) -> FileLines | None:
         for depth, name in enumerate(path.parts):
             folder, is_folder = PurePosixPath(*path.parts[:depth]), depth + 1 < len(path.parts)
             with opened_parent(root, folder.parts, make=False) as parent:
-                rules = (*rules, *rules_of(parent, PurePosixPath(), folder))
+                rules = (*rules, *own_rules(parent, PurePosixPath(), folder))
                 if is_ignored(folder / name, rules, is_folder=is_folder):
                     return None
                 if not is_folder:
-                    with opened_file(parent, name) as file, os.fdopen(file, "rb", closefd=False) as stream:
-                        before = os.fstat(file)
-                        data = read_up_to(stream, MAX_FILE_BYTES)
-                    return FileLines.of(data, before.st_size, before.st_mtime_ns)
+                    data, status = content_of(parent, name)
+                    return FileLines.of(data, status.size, status.mtime) if len(data) <= MAX_FILE_BYTES else None
     except OSError:
         pass
     return None
@@ -383,10 +381,8 @@ class MemoryFolder:
         """Return a file's content and its status before it was read. Raises NotFoundError, ValidationError."""
         parts = PurePosixPath(path).parts
         try:
-            with opened_parent(self.path, parts[:-1], make=False) as parent, opened_file(parent, parts[-1]) as file:
-                before = os.fstat(file)
-                with os.fdopen(file, "rb", closefd=False) as content:
-                    data = content.read(MAX_FILE_BYTES + 1)
+            with opened_parent(self.path, parts[:-1], make=False) as parent:
+                data, status = content_of(parent, parts[-1])
         except FileNotFoundError:
             raise NotFoundError(GONE) from None
         except OSError as error:
@@ -396,7 +392,7 @@ class MemoryFolder:
             ) from None
         if len(data) > MAX_FILE_BYTES:
             raise ValidationError(f"The file is longer than {MAX_FILE_BYTES:,} bytes: read it with another tool.")
-        return data, FileStatus(before.st_mtime_ns, before.st_size)
+        return data, status
 
     def find(self, path: str) -> str:
         """Return a caller's path as a path inside the folder. The folder's name in front is optional.
@@ -516,6 +512,13 @@ def opened_file(parent: int, name: str, flags: int = os.O_RDONLY) -> Iterator[in
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def content_of(parent: int, name: str) -> tuple[bytes, FileStatus]:
+    """Return the content of a file, or one byte more than it may have, and its status before it was read."""
+    with opened_file(parent, name) as file, os.fdopen(file, "rb", closefd=False) as stream:
+        before = os.fstat(file)
+        return stream.read(MAX_FILE_BYTES + 1), FileStatus(before.st_mtime_ns, before.st_size)
 
 
 def is_ordinary(status: os.stat_result) -> bool:

@@ -76,8 +76,10 @@ class FileIndex:
 
     def __init__(self, path: Path, model: EmbeddingModel, settings: Settings, *, vectors: bool) -> None:
         self.path = path
-        self._database = IndexDatabase(path, dimensions=settings.embedding_dim, vectors=vectors)
-        self.storage = storage = SqliteStorage(self._database)
+        database = IndexDatabase(path, dimensions=settings.embedding_dim, vectors=vectors)
+        self.is_in_place = database.is_in_place
+        """Tells whether the file is still the one that was opened: another process may have rebuilt it."""
+        self.storage = storage = SqliteStorage(database)
         settings = settings.model_copy(
             update={
                 "default_chunk_size": CHUNK_TOKENS,
@@ -100,10 +102,6 @@ class FileIndex:
     def is_busy(self) -> bool:
         """Whether vectors are being computed."""
         return self._background.is_busy
-
-    def is_in_place(self) -> bool:
-        """Whether the file is still the one that was opened: another process may have rebuilt it."""
-        return self._database.is_in_place()
 
     def require_same_model(self) -> None:
         """Raise OutdatedIndexError if a model is loaded and the vectors are from another one."""
@@ -259,7 +257,7 @@ class IndexingProgress:
 
 @dataclass(frozen=True, slots=True)
 class IndexedFile(NewMemory):
-    """A file as its index stores it. It may be longer than what agents send. `task_code`: its `place_of`."""
+    """A file as its index stores it. It may be longer than what agents send. `task_code`: that of its `file_scope`."""
 
     def __post_init__(self) -> None:
         """Raise ValidationError for a file without text."""
@@ -268,14 +266,13 @@ class IndexedFile(NewMemory):
 
 
 def file_scope(*, daily: bool | None = None, path: str | None = None) -> Scope:
-    """Return the scope of the daily logs, of the other files, or of all; or of one file."""
+    """Return the scope of the daily logs, of the other files, or of all; or of one file, named by a hash of its path.
+
+    The hash distinguishes an index's files with equal texts; a path may have any length.
+    """
     session_id = None if daily is None else DAILY if daily else OTHER
-    return Scope(KIND, session_id=session_id, task_code=None if path is None else place_of(path))
-
-
-def place_of(path: str) -> str:
-    """Return a hash of the path, of any length, which distinguishes an index's files with equal texts."""
-    return hashlib.sha256(path.encode()).hexdigest()
+    task_code = None if path is None else hashlib.sha256(path.encode()).hexdigest()
+    return Scope(KIND, session_id=session_id, task_code=task_code)
 
 
 class FolderIndexer:
@@ -322,7 +319,7 @@ class FolderIndexer:
             agent_id="files",
             content=redact(text, keep_lines=True).text if self._redacts else text,
             session_id=DAILY if is_daily(path) else OTHER,
-            task_code=place_of(path),
+            task_code=file_scope(path=path).task_code,
             title="",  # only the text of a chunk counts
             metadata=origin._asdict(),
         )

@@ -27,12 +27,10 @@ from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.files.folder import MAX_FILE_BYTES, MemoryFolder
 from vector_memory.files.index_file import FileIndex, FolderIndexer, IndexFile, IndexingProgress, file_scope
 from vector_memory.files.search import (
-    Excerpt,
     FileExplaining,
     FileHit,
     FileHits,
     FileSearch,
-    Wanted,
     fitting_lines,
     notes,
 )
@@ -220,13 +218,15 @@ class FileMemory:
         inner = self._folder.find(path)
         shown = self._folder.shown(inner)
         if not self._folder.exists():
-            return FileTextResult(path=shown, **Excerpt("", 0, first, first - 1)._asdict(), message=self._no_folder())
+            message = self._no_folder()
+            return FileTextResult(
+                path=shown, content="", total_lines=0, start_line=first, end_line=first - 1, message=message
+            )
         text = text_in(self._folder.read(inner)[0])
 
         def build(budget: ResponseBudget) -> FileTextResult:
-            found = fitting_lines(text, Wanted(first, count, skipped), budget)
-            message = None if found.next_offset is None else TOO_LONG_A_LINE
-            return FileTextResult(path=shown, **found._asdict(), message=message)
+            found = fitting_lines(text, first, count, skipped, budget)
+            return FileTextResult(path=shown, **found, message=TOO_LONG_A_LINE if "next_offset" in found else None)
 
         return self._budget.fit(build)
 

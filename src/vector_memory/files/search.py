@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vector_memory.answers.budget import ResponseBudget
 from vector_memory.domain import EVERYTHING, Chunk, Fingerprint, SearchMode
@@ -222,46 +222,30 @@ class FileExplaining:
 # Reads the lines of a file that fit into an answer.
 
 
-class Wanted(NamedTuple):
-    """Lines that a caller asks for, counted from 1, without the first `offset` characters of the first one."""
+def fitting_lines(text: str, first: int, count: int, offset: int, budget: ResponseBudget) -> dict[str, Any]:
+    """Return which of `count` lines from `first` on fit, without the first `offset` characters of the first one.
 
-    start_line: int
-    lines: int
-    offset: int = 0
-
-
-class Excerpt(NamedTuple):
-    """Lines of a text, counted from 1. `next_line`: where to continue if not all requested lines fit.
-
-    `next_offset`: how much of that line is in `content`, if a line alone does not fit.
+    The names are those of FileTextResult. Raises ValidationError if there is no such line or offset.
     """
-
-    content: str
-    total_lines: int
-    start_line: int
-    end_line: int
-    next_line: int | None = None
-    next_offset: int | None = None
-
-
-def fitting_lines(text: str, wanted: Wanted, budget: ResponseBudget) -> Excerpt:
-    """Return the wanted lines as far as they fit. Raises ValidationError if there is no such line or offset."""
     every = split_lines(text)
-    first = wanted.start_line
     if first > max(1, len(every)):
         raise ValidationError(f"startLine must be between 1 and {len(every):,}, the number of lines.")
-    lines = every[first - 1 : first - 1 + wanted.lines]
-    if wanted.offset > len(lines[0] if lines else ""):
-        raise ValidationError(f"offset must be at most {len(lines[0] if lines else ''):,}, the length of the line.")
-    fitting = budget.cut("".join(lines), wanted.offset)
+    lines = every[first - 1 : first - 1 + count]
+    length = len(lines[0]) if lines else 0
+    if offset > length:
+        raise ValidationError(f"offset must be at most {length:,}, the length of the line.")
+    fitting, facts = budget.cut("".join(lines), offset), {"total_lines": len(every), "start_line": first}
+    whole, last = fitting.text.count("\n"), first + len(lines) - 1
     if fitting.end is None:
-        return Excerpt(fitting.text, len(every), first, first + len(lines) - 1)
-    whole = fitting.text.count("\n")
+        return facts | {"content": fitting.text, "end_line": last}
     if not whole:
-        return Excerpt(fitting.text, len(every), first, first, next_line=first, next_offset=fitting.end)
-    kept = "".join(lines[:whole])[wanted.offset :]
-    after = first + whole
-    return Excerpt(kept, len(every), first, after - 1, next_line=after if whole < len(lines) else None)
+        return facts | {"content": fitting.text, "end_line": first, "next_line": first, "next_offset": fitting.end}
+    end = first + whole - 1
+    return facts | {
+        "content": "".join(lines[:whole])[offset:],
+        "end_line": end,
+        "next_line": end + 1 if end < last else None,
+    }
 
 
 def split_lines(text: str) -> list[str]:

@@ -136,9 +136,6 @@ class Watcher:
 
 # Reports changes in folders, which may vanish and reappear, as when Git switches branches.
 
-if TYPE_CHECKING:
-    from watchfiles import Change
-
 DEBOUNCE_MS = 2_000
 """Maximum time for which changes are collected."""
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from vector_memory import errors
 from vector_memory.answers import tagged as answers
-from vector_memory.answers.budget import ResponseBudget
+from vector_memory.answers.budget import ResponseBudget, fitting_values
 from vector_memory.answers.documents import DeleteResult
 from vector_memory.answers.models import FoundMemory, MemoryEntry
 from vector_memory.domain import (
@@ -444,16 +444,10 @@ def clearing_message(deleted: int, left: int, days_old: int, max_to_keep: int) -
 
 
 A = TypeVar("A", bound=BaseModel)
-E = TypeVar("E", bound=BaseModel)
+T = TypeVar("T")
 
 MAX_TAG_OFFSET = 100_000_000
 """Maximum number of tags: ten on each of ten million notes."""
-
-
-class TagEntry(BaseModel):
-    """A tag as a model, so that its length in an answer can be measured."""
-
-    tag: str
 
 
 class TagListing:
@@ -466,55 +460,41 @@ class TagListing:
     def unique(self, offset: int = 0) -> answers.UniqueTagsResult:
         """Return the tags in use, in alphabetical order."""
         with self._storage.read() as reader:
-            tags = [TagEntry(tag=tag) for tag in reader.memories.count_by(rules.ALL_TAGGED, "tag")]
-        return self._fitting(
-            tags, offset, lambda shown, rest: answers.UniqueTagsResult(tags=[one.tag for one in shown], **rest)
-        )
+            tags = list(reader.memories.count_by(rules.ALL_TAGGED, "tag"))
+        return self._fitting(tags, offset, lambda shown, rest: answers.UniqueTagsResult(tags=shown, **rest))
 
     def canonical(self, offset: int = 0) -> answers.CanonicalTagsResult:
         """Return the canonical tags, most frequent first."""
-        return self._fitting(
-            self._canonical(), offset, lambda shown, rest: answers.CanonicalTagsResult(tags=shown, **rest)
-        )
+        tags = self._canonical()
+        return self._fitting(tags, offset, lambda shown, rest: answers.CanonicalTagsResult(tags=shown, **rest))
 
     def frequencies(self, offset: int = 0) -> answers.TagFrequenciesResult:
         """Return how many memories were ever stored with each canonical tag, most frequent first."""
-
-        def answer(shown: list[answers.CanonicalTagEntry], rest: dict[str, Any]) -> answers.TagFrequenciesResult:
-            return answers.TagFrequenciesResult(frequencies={one.tag: one.frequency for one in shown}, **rest)
-
-        return self._fitting(self._canonical(), offset, answer)
+        tags = [(one.tag, one.frequency) for one in self._canonical()]
+        return self._fitting(
+            tags, offset, lambda shown, rest: answers.TagFrequenciesResult(frequencies=dict(shown), **rest)
+        )
 
     def weights(self, offset: int = 0) -> answers.TagWeightsResult:
         """Return the weight of each canonical tag, lowest (most frequent) first."""
-
-        def answer(shown: list[answers.CanonicalTagEntry], rest: dict[str, Any]) -> answers.TagWeightsResult:
-            return answers.TagWeightsResult(weights={one.tag: rules.weight(one.frequency) for one in shown}, **rest)
-
-        return self._fitting(self._canonical(), offset, answer)
+        tags = [(one.tag, rules.weight(one.frequency)) for one in self._canonical()]
+        return self._fitting(tags, offset, lambda shown, rest: answers.TagWeightsResult(weights=dict(shown), **rest))
 
     def _canonical(self) -> list[answers.CanonicalTagEntry]:
         with self._storage.read() as reader:
             return [answers.CanonicalTagEntry(**asdict(tag)) for tag in reader.tags.canonical()]
 
-    def _fitting(self, tags: list[E], offset: int, answer: Callable[[list[E], dict[str, Any]], A]) -> A:
-        """Return `answer` for the tags after the first `offset` that fit."""
+    def _fitting(self, tags: list[T], offset: int, answer: Callable[[list[T], dict[str, Any]], A]) -> A:
+        """Return `answer` for the tags after the first `offset` that fit, with which part of all tags it contains."""
         validation.check_range("offset", offset, 0, MAX_TAG_OFFSET)
 
         def build(budget: ResponseBudget) -> A:
-            shown = budget.fitting(tags[offset:])
-            return answer(shown, page(shown, offset, len(tags)))
+            shown = fitting_values(tags[offset:], budget.room)
+            end = offset + len(shown)
+            message = f"{len(shown):,} of {counted(len(tags), 'tag')}."
+            if end >= len(tags):
+                return answer(shown, {"total": len(tags), "message": message})
+            message += f" For more, repeat with offset={end}."
+            return answer(shown, {"total": len(tags), "next_offset": end, "message": message})
 
         return self._budget.fit(build)
-
-
-def page(shown: Sequence[BaseModel], offset: int, total: int) -> dict[str, Any]:
-    """Return the fields that say which part of the tags a result contains."""
-    end = offset + len(shown)
-    more = end < total
-    return {
-        "total": total,
-        "next_offset": end if more else None,
-        "message": f"{len(shown):,} of {counted(total, 'tag')}."
-        + (f" For more, repeat with offset={end}." if more else ""),
-    }

@@ -6,11 +6,11 @@ import re
 import stat
 import tempfile
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import not_
 from pathlib import Path
-from typing import IO, Annotated, Any, Final, Literal, TypeVar
+from typing import IO, Annotated, Any, Final, Literal, Self, TypeVar
 
 import numpy as np
 import pydantic
@@ -35,6 +35,7 @@ from vector_memory.domain.times import utc
 from vector_memory.embedding.token_states import bytes_per_state
 from vector_memory.errors import DatabaseError, ValidationError
 from vector_memory.storage.disk.drafts import DATABASE, Rules, draft_of
+from vector_memory.storage.records import Memory
 from vector_memory.storage.sqlite.copying import ForeignNote, foreign_notes
 from vector_memory.tagged.tags import CATEGORIES, OTHER, normalized_tag
 from vector_memory.texts.redaction import require_no_secret
@@ -168,6 +169,19 @@ class ReportKey(Line):
     session_iter: Count
     task_code: Name | None
 
+    @classmethod
+    def of(cls, memory: Memory) -> Self:
+        """Return the key of a memory."""
+        return cls(**{name: getattr(memory, name) for name in cls.model_fields})
+
+    def known_as(self, hashes: Mapping[str, str]) -> Self:
+        """Return the key with the hash that its text has here, by those of the texts in the export."""
+        return self.model_copy(update={"content_hash": hashes.get(self.content_hash, self.content_hash)})
+
+    def moved(self, session_id: str | None, new_id: str) -> Self:
+        """Return the key with the new id of its session if that is the one."""
+        return self.model_copy(update={"session_id": new_id}) if self.session_id == session_id else self
+
 
 class MemoryKey(ReportKey):
     """What identifies a memory in every file: also its kind, and its time among those with the same text."""
@@ -235,6 +249,11 @@ class MemoryLine(Line):
             evidence=tuple(Evidence(**vars(one)) for one in self.evidence),
             **self.model_dump(include=UNCHANGED),
         )
+
+    def with_keys(self, change: Callable[[Any], Any]) -> Self:
+        """Return the line with the changed keys of the memories that it names."""
+        changed = {name: list(map(change, getattr(self, name))) for name in ("supersedes", "derived_from")}
+        return self.model_copy(update=changed | {"parent": self.parent and change(self.parent)})
 
     def stored_chunks(self) -> list[Chunk]:
         """Return the chunks to store."""

@@ -7,7 +7,7 @@ An invalid file therefore changes nothing, and an interrupted import can be repe
 import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import IO, NamedTuple
 
 import numpy as np
 
@@ -28,15 +28,10 @@ from vector_memory.writing.indexer import Indexer
 from vector_memory.writing.pending import settled
 from vector_memory.writing.writer import MemoryWriter, hash_of
 
-K = TypeVar("K", bound=export_lines.ReportKey)
-
 PARENT = "parent_report_id"
 
 REDACTED = {*WRITTEN, "chunks"}
 """Fields of a line from which secrets are removed; those of chunks are headings."""
-
-LINKED_BY = ("supersedes", "derived_from")
-"""Fields of a line with the keys of memories."""
 
 MAX_PASSAGES = 4 * MAX_CHUNKS
 """More than any memory has: most passages have at least 64 tokens, and each chunk at most one shorter one."""
@@ -204,9 +199,9 @@ def memory_line(
     parents = reader.memories.get_all(derived_from(memory.came_from)).values()
     return export_lines.MemoryLine(
         **fields | {"came_from": with_sources(memory.came_from)},
-        derived_from=[key_of(export_lines.MemoryKey, each) for each in parents],
+        derived_from=list(map(export_lines.MemoryKey.of, parents)),
         parent=report_of(reader, memory),
-        supersedes=[key_of(export_lines.MemoryKey, each) for each in reader.memories.get_all(superseded).values()],
+        supersedes=list(map(export_lines.MemoryKey.of, reader.memories.get_all(superseded).values())),
         evidence=[
             export_lines.EvidenceLine(**asdict(one)) for one in reader.evidence.of([memory.id]).get(memory.id, ())
         ],
@@ -235,12 +230,7 @@ def report_of(reader: Reader, memory: Memory) -> export_lines.ReportKey | None:
     """Return the key of the report that an observation is about: its id means nothing in another file."""
     report_id = report_id_in(memory.memory_type, memory.metadata)
     report = None if report_id is None else reader.memories.get_all([report_id]).get(report_id)
-    return None if report is None else key_of(export_lines.ReportKey, report)
-
-
-def key_of(kind: type[K], memory: Memory) -> K:
-    """Return what identifies a memory in every file."""
-    return kind(**{name: getattr(memory, name) for name in kind.model_fields})
+    return None if report is None else export_lines.ReportKey.of(report)
 
 
 def report_id_in(memory_type: str, metadata: dict[str, object]) -> int | None:
@@ -306,9 +296,7 @@ def redacted_line(line: export_lines.MemoryLine, hashes: dict[str, str]) -> expo
 
     `hashes`: of redacted texts, by those of the texts in the export, which later lines name; this one's is added.
     """
-    others: dict[str, Any] = {"parent": None if line.parent is None else known_key(line.parent, hashes)}
-    others |= {name: [known_key(key, hashes) for key in getattr(line, name)] for name in LINKED_BY}
-    kept = line.model_copy(update=others)
+    kept = line.with_keys(lambda key: key.known_as(hashes))
     texts, count = redact_within(line.model_dump(include=REDACTED))
     if not count:
         return kept
@@ -316,23 +304,10 @@ def redacted_line(line: export_lines.MemoryLine, hashes: dict[str, str]) -> expo
     return kept.model_copy(update=texts | {"chunks": [], "passages": [], "content_hash": None})
 
 
-def known_key(key: K, hashes: dict[str, str]) -> K:
-    """Return a key with the hash that its text has here."""
-    return key.model_copy(update={"content_hash": hashes.get(key.content_hash, key.content_hash)})
-
-
 def renamed(line: export_lines.MemoryLine, session_id: str | None, new_id: str) -> export_lines.MemoryLine:
     """Return the line with the session's new id. A parent report in another session keeps its own."""
-    changes: dict[str, object] = {"session_id": new_id} if line.session_id == session_id else {}
-    if line.parent is not None:
-        changes["parent"] = moved_key(line.parent, session_id, new_id)
-    changes |= {name: [moved_key(key, session_id, new_id) for key in getattr(line, name)] for name in LINKED_BY}
-    return line.model_copy(update=changes)
-
-
-def moved_key(key: K, session_id: str | None, new_id: str) -> K:
-    """Return a key with the new id of its session if that is the one."""
-    return key.model_copy(update={"session_id": new_id}) if key.session_id == session_id else key
+    moved = line.with_keys(lambda key: key.moved(session_id, new_id))
+    return moved.model_copy(update={"session_id": new_id}) if line.session_id == session_id else moved
 
 
 def history_of(line: export_lines.MemoryLine) -> History:

@@ -60,7 +60,9 @@ class TokenAuth(Unavailable, TokenVerifier):
     def __init__(self, tokens: Tokens, http: HttpOptions) -> None:
         super().__init__(base_url=http.public_url, required_scopes=[Permission.READ])
         self._tokens = tokens
-        self._signed = signed_tokens(http)
+        self._signed: SignedTokens | None = None
+        if http.jwt_issuer and http.jwt_audience and http.jwt_jwks_url:
+            self._signed = SignedTokens(http.jwt_issuer, http.jwt_audience, http.jwt_jwks_url)
         self._threads = CapacityLimiter(THREADS)
 
     async def verify_token(self, token: str) -> AccessToken | None:
@@ -127,7 +129,7 @@ class Permissions(Middleware):
             require(caller, request.name)
             arguments = as_bound_agent(caller, request.name, request.arguments or {})
         except AccessDeniedError as error:
-            note_missing(needed_for(request.name))
+            note_missing(permission_for(request.name))
             return failed_result(Result, error)
         if arguments is not request.arguments:
             context = context.copy(message=request.model_copy(update={"arguments": arguments}))
@@ -149,7 +151,7 @@ class Permissions(Middleware):
         return await call_next(context)
 
 
-def needed_for(tool: str) -> Permission:
+def permission_for(tool: str) -> Permission:
     """Return the permission that a tool needs. Unknown tools are readable, and answered as unknown."""
     if tool in NEEDS_ADMIN:
         return Permission.ADMIN
@@ -173,12 +175,12 @@ def note_missing(permission: Permission) -> None:
 
 def may_call(caller: Caller, tool: str) -> bool:
     """Return whether a token permits a tool. Tagged memories belong to no session."""
-    return caller.may(needed_for(tool)) and not (caller.sessions is not None and tool in TAGGED_NAMES)
+    return caller.may(permission_for(tool)) and not (caller.sessions is not None and tool in TAGGED_NAMES)
 
 
 def require(caller: Caller, tool: str) -> None:
     """Raise AccessDeniedError unless the caller's token permits a tool."""
-    caller.require(needed_for(tool))
+    caller.require(permission_for(tool))
     if not may_call(caller, tool):
         raise AccessDeniedError("This token is limited to sessions, and tagged memories belong to none.")
 
@@ -313,10 +315,3 @@ def owner_in(claims: Mapping[str, Any]) -> str | None:
 def largest(scopes: Sequence[str]) -> Permission | None:
     """Return the largest permission among the scopes of a token."""
     return max((one for one in Permission if one in scopes), key=list(Permission).index, default=None)
-
-
-def signed_tokens(http: HttpOptions) -> SignedTokens | None:
-    """Return what checks signed tokens; None: there is no identity provider."""
-    if http.jwt_issuer is None or http.jwt_audience is None or http.jwt_jwks_url is None:
-        return None
-    return SignedTokens(http.jwt_issuer, http.jwt_audience, http.jwt_jwks_url)

@@ -253,17 +253,12 @@ class Namespaces:
                 if place.users > 1:
                     return False
                 store, place.store = place.store, None
-            if store is not None:
-                close_quietly(store)
+            try:
+                if store is not None:
+                    store.close()
+            except Exception as error:
+                logger.warning("A namespace was not closed properly: %s", where(error))
         return True
-
-
-def close_quietly(store: SessionMemoryStore) -> None:
-    """Close an unused memory; a failure is only logged."""
-    try:
-        store.close()
-    except Exception as error:
-        logger.warning("A namespace was not closed properly: %s", where(error))
 
 
 # Moves a namespace to another database: its memory, limits and tokens.

@@ -71,7 +71,7 @@ class Metrics:
 
     def __init__(self, namespaces: Namespaces) -> None:
         self._registry = prometheus_client.CollectorRegistry()
-        self._registry.register(State(namespaces))
+        self._registry.register(StateMetrics(namespaces))
         own = None if SHARED in os.environ else self._registry
         if own is None:
             MultiProcessCollector(self._registry)
@@ -99,7 +99,7 @@ class Metrics:
         return prometheus_client.generate_latest(self._registry)
 
 
-class State(Collector):
+class StateMetrics(Collector):
     """The state of this process rather than its counts: its memory, and the namespaces."""
 
     def __init__(self, namespaces: Namespaces) -> None:
@@ -112,28 +112,26 @@ class State(Collector):
         yield figure("model_loaded", "1 while the embedding model is loaded.", int(self._namespaces.has_model))
         yield figure("open_namespaces", "Namespaces that are open in this process.", self._namespaces.open_count)
         meaning = "Memories whose vectors are being computed, in open namespaces."
-        yield figures("pending_vectors", meaning, self._namespaces.count_pending())
+        yield figure("pending_vectors", meaning, self._namespaces.count_pending())
         registry = self._namespaces.registry
         try:
             sizes = {name: registry.sizes(name) for name in registry.names()}
         except DatabaseError:  # readiness says so; the other figures are needed anyway
             return
-        databases = {name: size.database_bytes for name, size in sizes.items()}
-        yield figures("database_bytes", "Size of the database.", databases)
-        logs = {name: size.log_bytes for name, size in sizes.items()}
-        yield figures("log_bytes", "Size of its write-ahead log.", logs)
+        for part, meaning in (
+            ("database_bytes", "Size of the database."),
+            ("log_bytes", "Size of its write-ahead log."),
+        ):
+            yield figure(part, meaning, {name: getattr(size, part) for name, size in sizes.items()})
 
 
-def figure(name: str, meaning: str, value: float) -> Metric:
-    """Return a figure of the process."""
-    return GaugeMetricFamily(f"{PREFIX}_{name}", meaning, value)
-
-
-def figures(name: str, meaning: str, values: Mapping[str, float]) -> Metric:
-    """Return a figure of each namespace."""
+def figure(name: str, meaning: str, value: float | Mapping[str, float]) -> Metric:
+    """Return a figure of the process, or of each namespace."""
+    if not isinstance(value, Mapping):
+        return GaugeMetricFamily(f"{PREFIX}_{name}", meaning, value)
     family = GaugeMetricFamily(f"{PREFIX}_{name}", meaning, labels=["namespace"])
-    for namespace, value in values.items():
-        family.add_metric([namespace], value)
+    for namespace, each in value.items():
+        family.add_metric([namespace], each)
     return family
 
 

@@ -184,7 +184,7 @@ class Api:
         else:
             answers = [self._store.across.one(query, scope, page, grain, mode)]
             results = list(answers[0].results)
-        found = [shown(result) for result in results]
+        found = [as_listed(result) for result in results]
         if scope == Scope():
             of_files = [one for one in self._files.found(query, FOUND) if one.get("match") != "weak"]
             found = [*merge(found, of_files, key=lambda one: one["score"] or 0, reverse=True)][:FOUND]
@@ -222,8 +222,8 @@ class Api:
     async def answer(self, request: Request) -> Response:
         """Return the answer that an agent gets to the question, character for character."""
         query, scope, grain, _ = question_of(request)
-        found = await self._agent.ask(query, scope, grain, is_lean=request.query_params.get("form") == "lean")
-        return JSONResponse(None if found is None else found._asdict())
+        is_lean = request.query_params.get("form") == "lean"
+        return JSONResponse(await self._agent.ask(query, scope, grain, is_lean=is_lean))
 
     def export(self, request: Request) -> Response:
         """Return a session, or all, as JSON Lines, as `vector-memory export` writes them."""
@@ -340,7 +340,7 @@ def whole_words(query: str) -> dict[str, str]:
     return {term: word for word in words for term in query_terms(word) if term in known}
 
 
-def shown(result: Found) -> dict[str, Any]:
+def as_listed(result: Found) -> dict[str, Any]:
     """Return a result under the same names in every grain."""
     fields = result.model_dump(mode="json")
     text = next(fields.pop(name) for name in ("chunk_content", "section_content", "content") if name in fields)
@@ -352,17 +352,15 @@ def shown(result: Found) -> dict[str, Any]:
 def download(stream: IO[bytes], name: str, media_type: str) -> Response:
     """Return an answer that the browser saves as a file; the stream is closed after it."""
     headers = {"content-disposition": f'attachment; filename="{name}"'}
-    return StreamingResponse(parts_of(stream), media_type=media_type, headers=headers)
+
+    def pieces() -> Iterator[bytes]:
+        with stream:
+            yield from iter(lambda: stream.read(PIECE), b"")
+
+    return StreamingResponse(pieces(), media_type=media_type, headers=headers)
 
 
-def parts_of(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield what is in a stream, and close it."""
-    with stream:
-        while part := stream.read(PIECE):
-            yield part
-
-
-def refused(_request: Request, error: Exception) -> Response:
+def failure_answer(_request: Request, error: Exception) -> Response:
     """Return an error of this package as an answer."""
     code = error.code if isinstance(error, VectorMemoryError) else "Error"
     status = 404 if isinstance(error, NotFoundError) else 400 if isinstance(error, ValidationError) else 503
@@ -370,15 +368,6 @@ def refused(_request: Request, error: Exception) -> Response:
 
 
 # Answers of the tools, character for character as an agent gets them.
-
-
-class AgentAnswer(NamedTuple):
-    """The call of a tool, and the text of its answer with its length in tokens."""
-
-    tool: str
-    arguments: dict[str, Any]
-    text: str
-    tokens: int
 
 
 class AgentAnswers:
@@ -389,19 +378,20 @@ class AgentAnswers:
         self._server = cache(self._make_server)
         self._count = cache(lambda: find_token_counter(None))
 
-    async def ask(self, query: str, scope: Scope, grain: GrainName, *, is_lean: bool) -> AgentAnswer | None:
-        """Return the answer to a question about a kind of memory; None: agents have no tool that searches this kind."""
+    async def ask(self, query: str, scope: Scope, grain: GrainName, *, is_lean: bool) -> dict[str, Any] | None:
+        """Return the call of the tool for a question, its answer and how many tokens it has; None: there is no tool."""
         tool = tool_for(scope.kind or MemoryKind.REPORT, grain)
         if tool is None:
             return None
-        known = parameters_of(tool)
-        arguments = {name: value for name, value in scope.as_filters().items() if name in known} | {"query": query}
+        [offer] = [one for one in offered([Toolset.SESSION, Toolset.TAGGED]) if one.name == tool]
+        filters, known = scope.as_filters(), offer.parameters["properties"]
+        arguments = {name: value for name, value in filters.items() if name in known} | {"query": query}
         server = self._server(Answers.LEAN if is_lean else Answers.FULL)
         # In a context of its own: with the token of this request, the tool would look for its namespace.
         answer = await asyncio.create_task(called(server, tool, arguments), context=Context())
         text = "\n".join(part.text for part in answer.content if part.type == "text")
         text = text or json.dumps(answer.structured_content, ensure_ascii=False)
-        return AgentAnswer(tool, arguments, text, self._count()(text))
+        return {"tool": tool, "arguments": arguments, "text": text, "tokens": self._count()(text)}
 
     def _make_server(self, answers: Answers) -> FastMCP:
         options = ServerOptions(toolsets="session,tagged", answers=answers, read_only=True)
@@ -420,10 +410,3 @@ def tool_for(kind: MemoryKind, grain: GrainName) -> str | None:
     if kind is MemoryKind.TAGGED:
         return "search_memories"
     return NAMES.get((kind, grain), NAMES.get((kind, "chunk")))
-
-
-@cache
-def parameters_of(tool: str) -> frozenset[str]:
-    """Return the names of a tool's parameters."""
-    [found] = [one for one in offered([Toolset.SESSION, Toolset.TAGGED]) if one.name == tool]
-    return frozenset(found.parameters["properties"])

@@ -39,16 +39,10 @@ NOTE = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color
 
 # The cookie is not sent with a redirection that another site began, such as a file. A page that refreshes begins anew.
 WELCOME = NOTE.format(head='<meta http-equiv="refresh" content="0; url=./">', title="Opening the memory …", text="")
-USED = NOTE.format(
-    head="",
-    title="This link was used already",
-    text="Each link opens the memory in one browser. To open it here, run <code>vector-memory ui</code> again.",
-)
-UNKNOWN = NOTE.format(
-    head="",
-    title="This page is closed",
-    text="Run <code>vector-memory ui</code>: it opens the memory, and prints a link to it.",
-)
+AGAIN = "Each link opens the memory in one browser. To open it here, run <code>vector-memory ui</code> again."
+USED = NOTE.format(head="", title="This link was used already", text=AGAIN)
+HOW = "Run <code>vector-memory ui</code>: it opens the memory, and prints a link to it."
+UNKNOWN = NOTE.format(head="", title="This page is closed", text=HOW)
 
 
 class Guard:
@@ -72,13 +66,13 @@ class Guard:
         headers = dict(scope["headers"])
         host, (before, _, path) = headers.get(b"host", b""), scope["path"].partition(self._path)
         if host.partition(b":")[0] not in THIS_MACHINE:  # a name of somebody else that leads to this machine
-            await answer(send, 421, UNKNOWN)
+            await answer_page(send, 421, UNKNOWN)
         elif before or path[:1] not in ("", "/"):
-            await answer(send, 404, UNKNOWN)
+            await answer_page(send, 404, UNKNOWN)
         elif path in ("", "/") and "token" in (asked := parse_qs(scope["query_string"].decode("latin-1"))):
             await self._let_in(asked["token"][0], headers, send)
         elif not self._is_known(headers) or not is_own(headers, scope["method"]):
-            await answer(send, 403, UNKNOWN)
+            await answer_page(send, 403, UNKNOWN)
         else:
             await self._app({**scope, "path": path or "/"}, receive, with_headers(send))
 
@@ -87,11 +81,11 @@ class Guard:
         if self._token is not None and compare_digest(token.encode(), self._token.encode()):
             self._token = None
             cookie = f"{COOKIE}={self._secret}; Path={self._path}/; HttpOnly; SameSite=Strict"
-            await answer(send, 200, WELCOME, (b"set-cookie", cookie.encode()))
+            await answer_page(send, 200, WELCOME, (b"set-cookie", cookie.encode()))
         elif self._is_known(headers):
-            await answer(send, 200, WELCOME)
+            await answer_page(send, 200, WELCOME)
         else:
-            await answer(send, 403, USED)
+            await answer_page(send, 403, USED)
 
     def _is_known(self, headers: Mapping[bytes, bytes]) -> bool:
         return compare_digest(cookie_in(headers).encode(), self._secret.encode())
@@ -122,7 +116,7 @@ def is_from_here(headers: Mapping[bytes, bytes], origins: Collection[str] = ()) 
     return is_same and origin in ("", f"http://{host}", f"https://{host}", *origins)
 
 
-async def answer(send: Send, status: int, page: str, *headers: tuple[bytes, bytes]) -> None:
+async def answer_page(send: Send, status: int, page: str, *headers: tuple[bytes, bytes]) -> None:
     """Answer with a small page of its own."""
     await asgi_guard.answer(with_headers(send), status, page.encode(), *headers, kind=b"html")
 

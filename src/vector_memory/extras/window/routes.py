@@ -24,7 +24,7 @@ from vector_memory.domain.callers import Permission
 from vector_memory.domain.validation import parse_id
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.errors import AccessDeniedError, NotFoundError, ValidationError, VectorMemoryError
-from vector_memory.extras.window.api import Api, PageFacts, refused, scope_of
+from vector_memory.extras.window.api import Api, PageFacts, failure_answer, scope_of
 from vector_memory.extras.window.guard import Guard
 from vector_memory.extras.window.page import LIVE_POLICY, page_html
 from vector_memory.extras.window.page_state import Checkup, Deletions, ShownFiles, examine
@@ -218,4 +218,4 @@ def page_app(
         await deletions.finish()
 
     routes = [ROOT, *request_routes(store, deletions, facts, checkup, ShownFiles(memory))]
-    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={VectorMemoryError: refused})
+    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={VectorMemoryError: failure_answer})

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,11 +96,11 @@ def mean_vectors(reader: Reader, moments: Sequence[Moment]) -> tuple[list[int], 
 
 def on_map(moments: Sequence[Moment], ids: Sequence[int], vectors: NDArray[np.float32]) -> dict[str, Any]:
     """Return memories with their points on the map. `share`: how much of their differences the map shows, 0 to 1."""
-    projection = project(vectors)
-    points = dict(zip(ids, projection.points.round(4).tolist(), strict=True))
+    points, share = project(vectors)
+    places = dict(zip(ids, points.round(4).tolist(), strict=True))
     names = [field.name for field in fields(Moment)]
-    marks = [{name: getattr(one, name) for name in names} | {"point": points.get(one.memory_id)} for one in moments]
-    return {"share": round(projection.share, 4), "memories": marks}
+    marks = [{name: getattr(one, name) for name in names} | {"point": places.get(one.memory_id)} for one in moments]
+    return {"share": round(share, 4), "memories": marks}
 
 
 def details_of(memory: Memory) -> dict[str, Any]:
@@ -121,22 +121,10 @@ SAME = 1e-6
 """Smaller differences between directions, per row, are rounding errors."""
 
 
-class Projection(NamedTuple):
-    """Points on a plane, shape (rows, 2), from -1 to 1. `share`: the share of the variance on the plane, 0 to 1."""
-
-    points: NDArray[np.float64]
-    share: float
-
-
-class NearRow(NamedTuple):
-    """A neighbouring row and its cosine."""
-
-    row: int
-    cosine: float
-
-
-def project(vectors: NDArray[np.float32]) -> Projection:
+def project(vectors: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
     """Project the directions of vectors, shape (rows, dimensions >= 2), onto the plane where they differ most.
+
+    Returns points on the plane, shape (rows, 2), from -1 to 1, and the share of the variance on it, from 0 to 1.
 
     The axes are the first two principal components (Hotelling 1933), on the same scale. The sign of an axis is
     arbitrary; it is chosen so that the largest entry is positive, so equal vectors always give equal points.
@@ -146,9 +134,9 @@ def project(vectors: NDArray[np.float32]) -> Projection:
     sample = centred[:: -(-len(centred) // SAMPLE) or 1]
     variances, axes = np.linalg.eigh(sample.T @ sample)  # ascending
     if variances.sum() <= SAME**2 * len(vectors):
-        return Projection(np.zeros((len(vectors), 2)), 1.0)
+        return np.zeros((len(vectors), 2)), 1.0
     points = centred @ upright(axes.T[:-3:-1]).T
-    return Projection(points / np.abs(points).max(), float(variances[-2:].sum() / variances.sum()))
+    return points / np.abs(points).max(), float(variances[-2:].sum() / variances.sum())
 
 
 def upright(axes: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -157,10 +145,10 @@ def upright(axes: NDArray[np.float64]) -> NDArray[np.float64]:
     return axes * np.where(largest < 0, -1.0, 1.0)[:, np.newaxis]
 
 
-def nearest_neighbours(vectors: NDArray[np.float32], count: int) -> list[list[NearRow]]:
-    """Return the `count` nearest other rows for each row, nearest first; ties go to the first row."""
+def nearest_neighbours(vectors: NDArray[np.float32], count: int) -> list[list[tuple[int, float]]]:
+    """Return the `count` nearest other rows of each row with their cosines, nearest first; ties go to the first row."""
     units = directions(vectors)
-    found: list[list[NearRow]] = [[] for _ in units]
+    found: list[list[tuple[int, float]]] = [[] for _ in units]
     for start in range(0, len(units), ROWS_AT_ONCE):
         cosines = units[start : start + ROWS_AT_ONCE] @ units.T
         here = range(len(cosines))
@@ -168,7 +156,7 @@ def nearest_neighbours(vectors: NDArray[np.float32], count: int) -> list[list[Ne
         for _ in range(min(count, len(units) - 1)):
             best = cosines.argmax(axis=1)
             for row, other in enumerate(best.tolist()):
-                found[start + row].append(NearRow(other, float(cosines[row, other])))
+                found[start + row].append((other, float(cosines[row, other])))
             cosines[here, best] = -np.inf
     return found
 

@@ -25,7 +25,7 @@ from vector_memory.errors import AccessDeniedError, NotFoundError, VectorMemoryE
 from vector_memory.extras.teams.namespaces import Namespaces
 from vector_memory.extras.teams.usage import Accounting, audited_ids
 from vector_memory.extras.window import guard
-from vector_memory.extras.window.api import PageFacts, refused
+from vector_memory.extras.window.api import PageFacts, failure_answer
 from vector_memory.extras.window.page import SIGN_IN_POLICY, sign_in_html
 from vector_memory.extras.window.page_state import Checkup, Deletions, ShownFiles, examine
 from vector_memory.extras.window.routes import ROOT, request_routes
@@ -55,6 +55,8 @@ FORM_HEADERS = (
     (b"content-security-policy", SIGN_IN_POLICY.encode()),
     (b"referrer-policy", b"same-origin"),  # with no-referrer, the form would be sent from nowhere
 )
+
+FORBIDDEN = guard.NOTE.format(head="", title="Forbidden", text="Only the page itself may ask this.")
 
 IMPORT = "/api/import"
 
@@ -98,11 +100,9 @@ class TeamPage:
         if scope["path"] == AT:
             await self._sign_in(headers, scope, receive, send)
         elif not guard.is_own(headers, method, self._origins):
-            await guard.answer(
-                send, 403, guard.NOTE.format(head="", title="Forbidden", text="Only the page itself may ask this.")
-            )
+            await guard.answer_page(send, 403, FORBIDDEN)
         elif not path and current_caller() is OWNER:
-            await guard.answer(send, 303, "", (b"location", self._place.encode()))
+            await guard.answer_page(send, 303, "", (b"location", self._place.encode()))
         else:
             try:
                 if path.startswith("api/"):
@@ -110,7 +110,7 @@ class TeamPage:
                 else:
                     await route_in([ROOT], own).handle(own, receive, guard.with_headers(send))
             except VectorMemoryError as error:
-                await refused(Request(scope), error)(scope, receive, guard.with_headers(send))
+                await failure_answer(Request(scope), error)(scope, receive, guard.with_headers(send))
 
     async def finish(self) -> None:
         """Run all deletions now."""
@@ -139,10 +139,10 @@ class TeamPage:
         cookie = (
             f"{guard.COOKIE}={sent}; Path={path}; Max-Age={SIGNED_IN_SECONDS}; HttpOnly; SameSite=Strict{self._secure}"
         )
-        await guard.answer(send, 303, "", (b"location", path.encode()), (b"set-cookie", cookie.encode()))
+        await guard.answer_page(send, 303, "", (b"location", path.encode()), (b"set-cookie", cookie.encode()))
 
     async def _show_form(self, send: Send, status: int, said: str) -> None:
-        await guard.answer(send, status, sign_in_html(said), *FORM_HEADERS)
+        await guard.answer_page(send, status, sign_in_html(said), *FORM_HEADERS)
 
     async def _ask(self, caller: Caller, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer a request of the page as the caller's token permits."""

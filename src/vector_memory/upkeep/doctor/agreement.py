@@ -74,7 +74,7 @@ class Comparison:
         ids = sorted(self.reader.memories.ids(EVERYTHING))
         for start in range(0, len(ids), MEMORIES_AT_ONCE):
             for whole in self._read(ids[start : start + MEMORIES_AT_ONCE], found):
-                wrong = fault_of(whole, self.indexer if self.deep else None)
+                wrong = first_fault(whole, self.indexer if self.deep else None)
                 if wrong:
                     found[wrong].add(whole.memory.id)
                 else:
@@ -101,7 +101,7 @@ class Comparison:
             yield from read
 
 
-def fault_of(whole: WholeMemory, indexer: Indexer | None) -> str:
+def first_fault(whole: WholeMemory, indexer: Indexer | None) -> str:
     """Return the first part of a memory that does not fit its text, or "". `indexer`: None: check only the text."""
     if hash_of(whole.memory.content) != whole.memory.content_hash:
         return "text"

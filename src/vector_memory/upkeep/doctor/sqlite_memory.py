@@ -24,7 +24,7 @@ from vector_memory.storage.sqlite.transactions import SqliteReader
 from vector_memory.upkeep.backfill import Progress
 from vector_memory.upkeep.backup import unused_name
 from vector_memory.upkeep.doctor import report
-from vector_memory.upkeep.doctor.agreement import Check, agreements, compute_missing, fault_of
+from vector_memory.upkeep.doctor.agreement import Check, agreements, compute_missing, first_fault
 from vector_memory.upkeep.doctor.place import place_findings, remove_access_of_others, sqlite_findings
 from vector_memory.writing.indexer import Indexer
 from vector_memory.writing.links import links_of
@@ -110,7 +110,7 @@ def repair_by_copying(path: Path, dimensions: int, indexer: Indexer, wrong: set[
 
     def judge(whole: WholeMemory) -> WholeMemory | None:
         kept = replace(whole, passages=None) if "vectors" in wrong and indexer.is_ready else whole
-        return None if fault_of(kept, indexer) else kept
+        return None if first_fault(kept, indexer) else kept
 
     with draft_of(kept, Rules(is_database=True)) as draft:
 
