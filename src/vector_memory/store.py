@@ -33,7 +33,7 @@ from vector_memory.storage.opening import LimitedStorage, open_storage
 from vector_memory.storage.records import NamedBy, Told
 from vector_memory.tagged.memories import READ_WITH_TOOL, TaggedMemories, TagListing
 from vector_memory.tagged.vocabulary import Vocabulary
-from vector_memory.upkeep.backfill import Backfill, Progress, Reembedded, Reembedding
+from vector_memory.upkeep.backfill import Backfill, Progress, Reembedded
 from vector_memory.upkeep.transfer import Exported, Imported, Transfer
 from vector_memory.writing.amending import Amending, Superseding
 from vector_memory.writing.background import BackgroundVectors
@@ -157,7 +157,6 @@ class SessionMemoryStore:
         self._amending, self._pages = Amending(storage, self._background, self._writer), MemoryPages(storage, retriever)
         vocabulary, self._transfer = Vocabulary(storage, self._model), Transfer(storage, indexer, self._writer)
         self._backfill = Backfill(storage, indexer, vocabulary)
-        self._reembedding = Reembedding(storage, indexer, self._backfill)
         notes = Search(storage, retriever, self._timer, budget, None, notes_on, READ_WITH_TOOL)
         self.tagged = TaggedMemories(
             storage, vocabulary, self._writer, notes, self._documents, self._deletion, settings.memory_limit
@@ -436,7 +435,7 @@ class SessionMemoryStore:
 
     def reembed(self, on_progress: Notify = None) -> Reembedded:
         """Recompute all vectors while servers keep answering. Raises EmbeddingUnavailableError, DatabaseError."""
-        return self._reembedding.run(on_progress)
+        return self._backfill.reembed(on_progress)
 
     def export_memories(
         self,

@@ -304,7 +304,7 @@ def lines_below(root: Path, path: PurePosixPath) -> FileLines | None:
                 if is_ignored(folder / name, rules, is_folder=is_folder):
                     return None
                 if not is_folder:
-                    data, status = content_of(parent, name)
+                    data, status = read_with_status(parent, name)
                     return FileLines.of(data, status.size, status.mtime) if len(data) <= MAX_FILE_BYTES else None
     except OSError:
         pass
@@ -347,7 +347,8 @@ class MemoryFolder:
             return {}
         finally:
             if skipped != self.skipped:
-                log_skipped(skipped)
+                for reason, number in Counter(each.reason for each in skipped).items():  # the status names them
+                    logger.warning("Skipped in the memory folder: %d (%s)", number, reason)
             self.skipped = skipped
 
     def why_not_listed(self, path: str) -> str | None:
@@ -382,7 +383,7 @@ class MemoryFolder:
         parts = PurePosixPath(path).parts
         try:
             with opened_parent(self.path, parts[:-1], make=False) as parent:
-                data, status = content_of(parent, parts[-1])
+                data, status = read_with_status(parent, parts[-1])
         except FileNotFoundError:
             raise NotFoundError(GONE) from None
         except OSError as error:
@@ -442,15 +443,11 @@ class MemoryFolder:
         except ValidationError:
             raise MemoryStorageError("Today's log is not text in UTF-8, and was not changed: convert it.") from None
         except OSError as error:
-            raise write_error(error) from None
+            said = f"The entry was not written ({error.strerror}): check the disk and the permissions."
+            if isinstance(write_refusal(error), ValidationError):
+                said = "Today's log is a link or not a regular file, and was not changed: remove it."
+            raise MemoryStorageError(said) from None
         return name
-
-
-def write_error(error: OSError) -> MemoryStorageError:
-    """Return the error for a daily log that could not be written."""
-    if isinstance(write_refusal(error), ValidationError):
-        return MemoryStorageError("Today's log is a link or not a regular file, and was not changed: remove it.")
-    return MemoryStorageError(f"The entry was not written ({error.strerror}): check the disk and the permissions.")
 
 
 def append_block(parent: int, name: str, block: bytes) -> None:
@@ -514,7 +511,7 @@ def opened_file(parent: int, name: str, flags: int = os.O_RDONLY) -> Iterator[in
         os.close(descriptor)
 
 
-def content_of(parent: int, name: str) -> tuple[bytes, FileStatus]:
+def read_with_status(parent: int, name: str) -> tuple[bytes, FileStatus]:
     """Return the content of a file, or one byte more than it may have, and its status before it was read."""
     with opened_file(parent, name) as file, os.fdopen(file, "rb", closefd=False) as stream:
         before = os.fstat(file)
@@ -550,9 +547,3 @@ def is_markdown(name: str) -> bool:
 def is_daily(path: str) -> bool:
     """Whether a file is the log of a day: YYYY-MM-DD.md."""
     return DAILY_NAME.fullmatch(PurePosixPath(path).name) is not None
-
-
-def log_skipped(skipped: Sequence[Skipped]) -> None:
-    """Log how many files and folders were left out, and why. Only the status names them."""
-    for reason, number in Counter(each.reason for each in skipped).items():
-        logger.warning("Skipped in the memory folder: %d (%s)", number, reason)

@@ -111,6 +111,8 @@ class FileMemory:
         self._stopping = threading.Event()
         self._indexer = FolderIndexer(self._folder, self._stopping, redacts=settings.redact is Redact.ALL)
         self._watcher = Watcher(self._folder, self._index, self._indexer, self._stopping)
+        self.wait_for_words = self._watcher.wait
+        """Waits for so many seconds until the words of all known changes are indexed; False: longer, or it failed."""
         if not self._folder.exists():
             logger.warning("The memory folder does not exist yet: it will be indexed once it exists")
 
@@ -146,10 +148,6 @@ class FileMemory:
     def _was_index_replaced(self) -> bool:
         """Whether the index was replaced, perhaps by an empty one, since changes were last checked for."""
         return self._known_index not in (None, self._index.current())
-
-    def wait_for_words(self, seconds: float) -> bool:
-        """Wait until the words of all known changes are indexed; False: it takes longer or has failed."""
-        return self._watcher.wait(seconds)
 
     def progress(self) -> IndexingProgress:
         """Return the progress of the current run."""

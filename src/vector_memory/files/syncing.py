@@ -85,16 +85,12 @@ class FileSync:
         for file, origin in files.items():
             if origin in wanted:
                 done += not sync.is_kept(origin)
-                outcomes[file] = outcome_of(file, partial(self._put, sync, file, origin))
+                outcomes[file] = outcome_of(file, partial(sync.put, origin, partial(self._memory_of, file, origin)))
                 note(done, changed)
         removed = [Outcome(origin.source, "removed", memory_id) for origin, memory_id in sync.remove_rest()]
         if removed or any(outcome.state == "updated" for outcome in outcomes.values()):
             sync.finish()
         return [outcomes[file] for file in files] + removed
-
-    def _put(self, sync: Sync, file: str, origin: Origin) -> Outcome:
-        state, memory_id = sync.put(origin, lambda: self._memory_of(file, origin))
-        return Outcome(file, state, memory_id)
 
     def _compared(
         self, sync: Sync, files: Mapping[str, Origin], failed: dict[str, Outcome]
@@ -126,10 +122,13 @@ class FileSync:
         return content_hash
 
 
-def outcome_of(file: str, work: Callable[[], Outcome]) -> Outcome:
-    """Return the outcome for a file. One that cannot be stored does not stop the others; a failing database does."""
+def outcome_of(file: str, work: Callable[[], tuple[State, int | None]]) -> Outcome:
+    """Return the outcome for a file, of which `work` returns the state and the memory.
+
+    A file that cannot be stored does not stop the others; a failing database does.
+    """
     try:
-        return work()
+        return Outcome(file, *work())
     except DuplicateMemoryError as error:
         return Outcome(file, "skipped", error.memory_id, f"Memory {error.memory_id} has the same text.")
     except ValidationError as error:

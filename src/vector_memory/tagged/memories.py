@@ -1,7 +1,7 @@
 """Tagged memories: notes that belong to no session, filed under a category and canonical tags."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, TypeVar, Unpack
@@ -349,17 +349,8 @@ def tagged_receipt(
     messages += tags_messages(forms, refused)
     if stored.problem:
         messages.append(f"Not yet searchable by meaning. {stored.problem}")
-    return answers.StoreTaggedResult(
-        message=" ".join([*messages, *warnings]),
-        memory_id=stored.id,
-        content_preview=memory.content[:PREVIEW_LENGTH],
-        category=memory.metadata["category"],
-        tags=list(memory.tags),
-        rejected_tags=[tag for tag, _ in refused],
-        redacted=stored.redacted,
-        created_at=stored.created_at,
-        expires_at=memory.expires_at,
-    )
+    about = {"memory_id": stored.id, "redacted": stored.redacted, "created_at": stored.created_at}
+    return receipt_of(memory, memory.tags, refused, [*messages, *warnings], **about, expires_at=memory.expires_at)
 
 
 def tagged_again(
@@ -367,15 +358,25 @@ def tagged_again(
 ) -> answers.StoreTaggedResult:
     """Return a note that was stored before, with the tags that it has now."""
     added = ", ".join(tag for tag in tags if tag not in note.tags)
-    said = f"Memory {note.id} has this content already. Added tags: {added}."
+    messages = [f"Memory {note.id} has this content already. Added tags: {added}.", *tags_messages(forms, refused)]
+    return receipt_of(note, tags, refused, messages, memory_id=note.id, created_at=note.created_at)
+
+
+def receipt_of(
+    note: NewMemory | Memory,
+    tags: Iterable[str],
+    refused: Sequence[rules.RefusedTag],
+    messages: Sequence[str],
+    **facts: Any,
+) -> answers.StoreTaggedResult:
+    """Return the receipt of a note with these tags."""
     return answers.StoreTaggedResult(
-        message=" ".join([said, *tags_messages(forms, refused)]),
-        memory_id=note.id,
+        message=" ".join(messages),
         content_preview=note.content[:PREVIEW_LENGTH],
         category=shown_category(note.metadata.get("category")),
         tags=list(tags),
         rejected_tags=[tag for tag, _ in refused],
-        created_at=note.created_at,
+        **facts,
     )
 
 

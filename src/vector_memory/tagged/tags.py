@@ -130,11 +130,6 @@ def normalized(word: str) -> str:
     return "-".join(word.lower().replace("_", " ").replace("-", " ").split())
 
 
-def known_category(word: str) -> str | None:
-    """Return the category that a normalized word names or abbreviates; None if there is none."""
-    return word if word in CATEGORIES else ABBREVIATIONS.get(word)
-
-
 def nearest_category(cosines: Mapping[str, float]) -> str | None:
     """Return the category that a word means, given its cosine with each phrase; None if none is near enough.
 

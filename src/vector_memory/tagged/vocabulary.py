@@ -41,7 +41,7 @@ class Vocabulary:
         Raises EmbeddingUnavailableError if the word must be compared by its vector and there is no model.
         """
         word = tags.normalized(word)
-        found = tags.known_category(word)
+        found = word if word in tags.CATEGORIES else tags.ABBREVIATIONS.get(word)
         if found is not None or len(word) < tags.MIN_COMPARED:
             return found
         phrases = [phrase for some in tags.PHRASES.values() for phrase in some]

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from vector_memory.answers.overview import BackfillResult
@@ -38,6 +39,20 @@ wait for it up to 1.2 s, with it usually 0.01 s."""
 
 Progress = Callable[[int, int], None]
 """Called with the number of memories done and their total number."""
+
+
+OTHER_MODEL = (
+    "A `vector-memory reembed` with another model has started and ended this one: choose one model and repeat the "
+    "command with it."
+)
+
+
+class Reembedded(NamedTuple):
+    """How many memories got new vectors, and how many still have none; `message` is a summary."""
+
+    memories: int
+    remaining: int
+    message: str
 
 
 class UpkeepLease:
@@ -75,7 +90,7 @@ class UpkeepLease:
 
 
 class Backfill:
-    """Computes missing vectors in short transactions, so its process may end at any time."""
+    """Computes missing vectors, or all with another model, in short transactions: its process may end at any time."""
 
     def __init__(self, storage: Storage, indexer: Indexer, vocabulary: Vocabulary) -> None:
         self._storage = storage
@@ -118,6 +133,7 @@ class Backfill:
         Raises EmbeddingUnavailableError; vectors computed before that are kept.
         """
         indexed = chunks = 0
+        finish = partial(complete, self._storage, self._indexer, on_progress=lambda _done, _total: self.lease.keep())
         with self._storage.read() as reader:
             missing = self._missing_in(reader)
             has_work = missing or reader.upkeep.change.others() or reader.upkeep.portions.count_outdated()
@@ -125,7 +141,7 @@ class Backfill:
             with self.lease.held():
                 self.index_words()
                 for done, memory in enumerate(self._missing(), start=1):
-                    chunk_count = if_possible(self._complete, memory)
+                    chunk_count = if_possible(finish, memory)
                     indexed += chunk_count is not None
                     chunks += chunk_count or 0
                     if on_progress is not None:
@@ -140,7 +156,7 @@ class Backfill:
             chunks_processed=chunks,
             memories_remaining=remaining,
             message=f"Indexed {counted(indexed, 'memory', 'memories')} with {counted(chunks, 'chunk')}; "
-            f"{remaining:,} remaining{being_computed(coming)}.",
+            f"{remaining:,} remaining{f', {coming:,} of them being computed by a server' if coming else ''}.",
         )
 
     def index_words(self) -> None:
@@ -209,9 +225,6 @@ class Backfill:
         older = [one.id for one in found if order_of(one) < order_of(memory)]
         return links._replace(evidence={number: links.evidence[number] for number in older})
 
-    def _complete(self, memory: Memory) -> int | None:
-        return complete(self._storage, self._indexer, memory, lambda _done, _total: self.lease.keep())
-
     @staticmethod
     def _missing_in(reader: Reader) -> int:
         return reader.memories.count(EVERYTHING, without_vectors=True)
@@ -228,66 +241,10 @@ class Backfill:
         with self._storage.read() as reader:
             return reader.vectors.next_without_vectors(after_id, given_up=given_up)
 
+    # Recomputes all vectors with another model.
 
-def order_of(origin: Origin) -> tuple[int, str, int]:
-    """Return the key that sorts memories in the order of storing, whatever their machines' clocks said."""
-    return origin.turn, origin.created_at, origin.id
-
-
-def require_most_recomputed(missing: int, total: int) -> None:
-    """Raise EmbeddingUnavailableError if more memories would lose their vectors than have new ones."""
-    if missing > total - missing:
-        raise EmbeddingUnavailableError(
-            f"The model failed on {missing:,} of {counted(total, 'memory', 'memories')}, so the vectors of the earlier "
-            "one stay, for servers with that model. See the log for the reason, and repeat the command once it is "
-            "fixed, or run `vector-memory reembed` with the earlier model."
-        )
-
-
-def being_computed(number: int) -> str:
-    """Say how many of the remaining memories a backfill has left to a server."""
-    return f", {number:,} of them being computed by a server" if number else ""
-
-
-def if_possible(index: Callable[[Memory], T], memory: Memory) -> T | None:
-    """Return `index(memory)`, or None if the engine fails on this memory; the others are still indexed."""
-    try:
-        return index(memory)
-    except Exception as error:
-        if not is_about_text(error):
-            raise
-        # The error's message is not logged, because it may quote the text.
-        logger.warning("Memory %d could not be indexed: %s", memory.id, where(error))
-        return None
-
-
-# Recomputes all vectors with another model.
-
-
-OTHER_MODEL = (
-    "A `vector-memory reembed` with another model has started and ended this one: choose one model and repeat the "
-    "command with it."
-)
-
-
-class Reembedded(NamedTuple):
-    """How many memories got new vectors, and how many still have none; `message` is a summary."""
-
-    memories: int
-    remaining: int
-    message: str
-
-
-class Reembedding:
-    """Changes the model of a memory, and adds missing states of tokens."""
-
-    def __init__(self, storage: Storage, indexer: Indexer, backfill: Backfill) -> None:
-        self._storage = storage
-        self._indexer = indexer
-        self._backfill = backfill
-
-    def run(self, on_progress: Progress | None = None) -> Reembedded:
-        """Recompute the vectors with this model, and compute those of memories that have none.
+    def reembed(self, on_progress: Progress | None = None) -> Reembedded:
+        """Recompute the vectors with this model, and compute those of memories that have none; add missing states.
 
         Raises EmbeddingUnavailableError, DatabaseError; work completed before that is kept.
         """
@@ -298,7 +255,7 @@ class Reembedding:
             with self._storage.write() as writer:
                 writer.upkeep.change.begin(fingerprint)
         try:
-            backfilled = self._backfill.run(on_progress)
+            backfilled = self.run(on_progress)
             with self._storage.read() as reader:
                 reader.vectors.require_current(fingerprint)
             recomputed = self._add_states(on_progress) if self._indexer.keeps_states else 0
@@ -314,9 +271,9 @@ class Reembedding:
         with self._storage.read() as reader:  # which may read every passage, so not while others wait to write
             lacking = reader.upkeep.change.without_states()
         recomputed = 0
-        with self._backfill.lease.held() if lacking else nullcontext():
+        with self.lease.held() if lacking else nullcontext():
             for done, number in enumerate(lacking, start=1):
-                self._backfill.lease.keep()
+                self.lease.keep()
                 with self._storage.read() as reader:
                     memory = reader.memories.get_all([number]).get(number)
                 if memory is not None:
@@ -334,3 +291,30 @@ class Reembedding:
         with self._storage.write() as writer:
             writer.replace_vectors(memory, embedded)
         return len(embedded.passages)
+
+
+def order_of(origin: Origin) -> tuple[int, str, int]:
+    """Return the key that sorts memories in the order of storing, whatever their machines' clocks said."""
+    return origin.turn, origin.created_at, origin.id
+
+
+def require_most_recomputed(missing: int, total: int) -> None:
+    """Raise EmbeddingUnavailableError if more memories would lose their vectors than have new ones."""
+    if missing > total - missing:
+        raise EmbeddingUnavailableError(
+            f"The model failed on {missing:,} of {counted(total, 'memory', 'memories')}, so the vectors of the earlier "
+            "one stay, for servers with that model. See the log for the reason, and repeat the command once it is "
+            "fixed, or run `vector-memory reembed` with the earlier model."
+        )
+
+
+def if_possible(index: Callable[[Memory], T], memory: Memory) -> T | None:
+    """Return `index(memory)`, or None if the engine fails on this memory; the others are still indexed."""
+    try:
+        return index(memory)
+    except Exception as error:
+        if not is_about_text(error):
+            raise
+        # The error's message is not logged, because it may quote the text.
+        logger.warning("Memory %d could not be indexed: %s", memory.id, where(error))
+        return None

@@ -393,25 +393,18 @@ def new_file(target: Path, *, overwrite: bool, databases: Sequence[Path]) -> Ite
     if it is one of `databases` or any other, which are never replaced; DatabaseError if it cannot be written.
     """
     if is_stream(target):
-        with written_to(target) as stream:
-            yield stream
+        try:
+            with target.open("wb") as stream:
+                yield stream
+        except BrokenPipeError:  # its reader is gone, as that of standard output may be
+            raise
+        except OSError as error:
+            raise DatabaseError(f"{target} could not be written ({error.strerror}): choose another path.") from error
         return
     with draft_of(target, Rules(overwrite=overwrite, databases=databases)) as draft:
         with draft.open() as stream:
             yield stream
         draft.publish()
-
-
-@contextmanager
-def written_to(target: Path) -> Iterator[IO[bytes]]:
-    """Yield an open pipe or device. Raises BrokenPipeError if its reader is gone, as for standard output."""
-    try:
-        with target.open("wb") as stream:
-            yield stream
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise DatabaseError(f"{target} could not be written ({error.strerror}): choose another path.") from error
 
 
 def is_stream(target: Path) -> bool:

@@ -19,7 +19,7 @@ from vector_memory.domain.user_files import read_file, read_up_to
 from vector_memory.domain.validation import MAX_CONTENT, MAX_CONTENT_BYTES, MAX_TAG, MAX_TAGS, as_title
 from vector_memory.errors import ConfigurationError, ValidationError
 from vector_memory.files.folder import walk
-from vector_memory.files.syncing import FileSync, Outcome, UnreadableFileError, outcome_of, status_of
+from vector_memory.files.syncing import FileSync, Outcome, State, UnreadableFileError, outcome_of, status_of
 from vector_memory.files.watcher import follow
 from vector_memory.settings.locations import main_checkout
 from vector_memory.storage.disk.drafts import is_open
@@ -199,15 +199,15 @@ class Ingestion:
         sync, named = self._sync(), {str(Path(os.path.expanduser(word))) for word in words}  # noqa: PTH111
         outdated = 0
 
-        def add(file: str, origin: Origin) -> Outcome:
+        def add(file: str, origin: Origin) -> tuple[State, int | None]:
             nonlocal outdated
             memory = self._memory_of(file, origin)
             text, forms = memory.content, {hash_of(memory.content): forms_of(memory.content)}
             if file not in named and self._store.batches.new_among([memory], forms=forms).deleted:
-                return Outcome(file, "deleted_earlier")
+                return "deleted_earlier", None
             stored = self._store.store_memory(self._kind, text, **self._fields_of(file, text, origin))
             outdated += sync.is_outdated(origin, text)
-            return Outcome(file, "stored", stored.memory_id)
+            return "stored", stored.memory_id
 
         files = self._files_of(words)
         with progress("Storing") as update:

@@ -189,7 +189,8 @@ def audit(
             found = {str(one) for name, ids in line["ids"].items() if name != "chunk_id" for one in ids}
             is_about = memory is None or not found.isdisjoint({str(memory), memory_uri(memory)})
             if is_about and token in (None, line["token"]) and namespace in (None, line["namespace"]):
-                sys.stdout.write(f"{as_text(line) if teams.as_json else in_words(line)}\n")
+                written = one_line_of_json(line, sys.stdout.encoding, indent=None)
+                sys.stdout.write(f"{written if teams.as_json else in_words(line)}\n")
     checked = log.verify()
     if broken := checked.broken:
         raise DatabaseError(f"The audit log fails its check: {broken.file.name}, line {broken.line}: {broken.reason}.")
@@ -214,11 +215,6 @@ def in_words(line: dict[str, Any]) -> str:
     who = f"{line['token'] or '-'} {line['namespace'] or '-'}"
     missing = f"after {counted(line['missing'], 'missing call')}" if "missing" in line else ""
     return one_line(f"{line['at'][:19]} {who} {line['call']} {ids} {line['error'] or ''} {missing}".rstrip())
-
-
-def as_text(line: dict[str, Any]) -> str:
-    """Return a line of the audit log as it was written."""
-    return one_line_of_json(line, sys.stdout.encoding, indent=None)
 
 
 def list_tokens(tokens: Tokens, *, as_json: bool) -> None:

@@ -380,7 +380,8 @@ class AgentAnswers:
 
     async def ask(self, query: str, scope: Scope, grain: GrainName, *, is_lean: bool) -> dict[str, Any] | None:
         """Return the call of the tool for a question, its answer and how many tokens it has; None: there is no tool."""
-        tool = tool_for(scope.kind or MemoryKind.REPORT, grain)
+        kind = scope.kind or MemoryKind.REPORT
+        tool = "search_memories" if kind is MemoryKind.TAGGED else NAMES.get((kind, grain), NAMES.get((kind, "chunk")))
         if tool is None:
             return None
         [offer] = [one for one in offered([Toolset.SESSION, Toolset.TAGGED]) if one.name == tool]
@@ -403,10 +404,3 @@ async def called(server: FastMCP, tool: str, arguments: dict[str, Any]) -> CallT
     async with Client(server) as client:
         answer: CallToolResult = await client.call_tool(tool, arguments, raise_on_error=False)
     return answer
-
-
-def tool_for(kind: MemoryKind, grain: GrainName) -> str | None:
-    """Return the name of the tool that searches a kind."""
-    if kind is MemoryKind.TAGGED:
-        return "search_memories"
-    return NAMES.get((kind, grain), NAMES.get((kind, "chunk")))

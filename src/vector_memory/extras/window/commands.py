@@ -4,7 +4,7 @@ import hashlib
 import re
 import webbrowser
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -50,24 +50,11 @@ def report(
         else:
             folder = flags.given_path(output or Path())
             targets = _pages_of(storage, folder)
-        written = [
-            _write_page(storage, one, target, here.place, overwrite=overwrite) for one, target in targets.items()
-        ]
-    pages = [one._asdict() | {"file": str(one.file)} for one in written]
+        pages = [_write_page(storage, one, at, here.place, overwrite=overwrite) for one, at in targets.items()]
     body = {"success": True, **(pages[0] if session is not None else {"pages": pages})}
-    here.tell(body, "\n".join(map(_sentences_about_page, written)))
-    if show and written:
-        webbrowser.open(written[0].file.as_uri())
-
-
-class Written(NamedTuple):
-    """A page that was written."""
-
-    memories: int
-    shown: int
-    texts: int
-    file: Path
-    bytes: int
+    here.tell(body, "\n".join(map(_sentences_about_page, pages)))
+    if show:
+        webbrowser.open(Path(pages[0]["file"]).as_uri())
 
 
 def file_name(session: str) -> str:
@@ -87,17 +74,21 @@ def _pages_of(storage: Storage, folder: Path) -> dict[str, Path]:
     return {name: folder / file_name(name) for name in names}
 
 
-def _write_page(storage: Storage, session: str, target: Path, place: DatabaseLocation, *, overwrite: bool) -> Written:
+def _write_page(
+    storage: Storage, session: str, target: Path, place: DatabaseLocation, *, overwrite: bool
+) -> dict[str, Any]:
+    """Write a page, and return what --json says of it."""
     databases = flags.files_of(place.address())
     with progress("Memories") as update, new_file(target, overwrite=overwrite, databases=databases) as stream:
         data = session_data(storage, session, update)
         size = stream.write(page_html(data).encode())
-    return Written(data["total"], len(data["memories"]), data["texts"], target, size)
+    facts = {"memories": data["total"], "shown": len(data["memories"]), "texts": data["texts"]}
+    return facts | {"file": str(target), "bytes": size}
 
 
-def _sentences_about_page(page: Written) -> str:
-    wrote = f"Wrote {counted(page.shown, 'memory', 'memories')} ({page.bytes / 1e6:,.1f} MB) to {page.file}"
-    if page.texts == page.memories:
+def _sentences_about_page(page: dict[str, Any]) -> str:
+    wrote = f"Wrote {counted(page['shown'], 'memory', 'memories')} ({page['bytes'] / 1e6:,.1f} MB) to {page['file']}"
+    if page["texts"] == page["memories"]:
         return wrote
-    shown = f"The page shows the newest {page.shown:,} of {page.memories:,} memories"
-    return f"{wrote}\n{shown}, and the texts of the newest {page.texts:,}."
+    shown = f"The page shows the newest {page['shown']:,} of {page['memories']:,} memories"
+    return f"{wrote}\n{shown}, and the texts of the newest {page['texts']:,}."

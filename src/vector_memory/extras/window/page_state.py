@@ -44,6 +44,8 @@ class Deletions:
         self._delete = delete
         self._seconds = seconds
         self._due: dict[int, float] = {}
+        self.undo_all = self._due.clear
+        """Cancels all deletions."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
         self.failures: dict[int, str] = {}
@@ -62,10 +64,6 @@ class Deletions:
     def undo(self, memory_id: int) -> bool:
         """Cancel a deletion; return False if it is too late."""
         return self._due.pop(memory_id, None) is not None
-
-    def undo_all(self) -> None:
-        """Cancel all deletions."""
-        self._due.clear()
 
     def waiting(self) -> dict[int, float]:
         """Return in how many seconds memories will be deleted, by id."""

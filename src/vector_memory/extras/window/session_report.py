@@ -49,7 +49,9 @@ def session_data(storage: Storage, session_id: str, progress: Progress = lambda 
         moments = reader.sessions.timeline(Scope(session_id=session_id), MAX_MEMORIES, BEGINNING)
         if not moments:
             raise NotFoundError("Nothing is stored in this session: `vector-memory sessions` lists the sessions.")
-        texts = within_budget(moments[::-1])
+        newest = moments[::-1]
+        ends = accumulate(moment.content_bytes for moment in newest)
+        texts = {moment.memory_id for moment, end in zip(newest, ends, strict=True) if end <= MAX_TEXT}
         memories = list(memories_of(reader, moments, texts))
         total = reader.sessions.counts(session_id).total_memories
         ids, vectors = mean_vectors(reader, moments)
@@ -70,12 +72,6 @@ def chart_data(storage: Storage, scope: Scope) -> dict[str, Any]:
         total = reader.memories.count(scope)
         ids, vectors = mean_vectors(reader, moments)
     return {"total": total, **on_map(moments, ids, vectors)}
-
-
-def within_budget(listed: Sequence[Moment]) -> set[int]:
-    """Return the ids of the first memories whose texts fit into a page together."""
-    ends = accumulate(moment.content_bytes for moment in listed)
-    return {moment.memory_id for moment, end in zip(listed, ends, strict=True) if end <= MAX_TEXT}
 
 
 def memories_of(reader: Reader, moments: Sequence[Moment], texts: set[int]) -> Iterator[Memory]:

@@ -231,7 +231,11 @@ def agreements(
     checks: dict[str, Check] = {
         **other,
         "counts": lambda: [checked("counts", portions.miscounted(), advice)],
-        "text": lambda: comparisons(Comparison(reader, indexer, translated, deep).faults(), advice, deep=deep),
+        "text": lambda: [
+            checked(name, wrong, advice)
+            for name, wrong in Comparison(reader, indexer, translated, deep).faults().items()
+            if deep or name in PARTS[:2]
+        ],
         "superseded": lambda: [checked("superseded", reader.lifecycle.wrong(), advice)],
         "unindexed": lambda: [unindexed(reader), *outdated(portions.count_outdated())],
         "fingerprint": lambda: [fingerprint(reader, indexer)],
@@ -252,12 +256,6 @@ def agreements(
             yield from found
     if failed:
         yield checked("reading", f"{', '.join(failed)}. {next(iter(failed.values()))}", advice)
-
-
-def comparisons(faults: Faults, advice: Advice, *, deep: bool) -> Iterator[Finding]:
-    """Report the memories whose text has changed, or whose derived data do not match it."""
-    for name in PARTS if deep else PARTS[:2]:
-        yield checked(name, faults[name], advice)
 
 
 def outdated(memories: int) -> Iterator[Finding]:

@@ -222,9 +222,15 @@ def installation_findings(engine: Iterable[Finding], model: EmbeddingModel, sett
 
 
 def sqlite_findings() -> Iterator[Finding]:
-    """Yield the findings about SQLite and its extension."""
-    yield linked_sqlite()
-    yield vector_extension()
+    """Check that SQLite cannot damage a file that several processes share, and that sqlite-vec can be loaded."""
+    try:
+        yield fine("sqlite", f"SQLite {inspection.sqlite_version()} is safe to use from several processes.")
+    except VectorMemoryError as error:
+        yield problem("sqlite", str(error), "Install apsw 3.54 or newer.")
+    try:
+        yield fine("vector-search", f"sqlite-vec {inspection.extension_version()} can be loaded.")
+    except VectorMemoryError:
+        yield problem("vector-search", "sqlite-vec cannot be loaded, so the memory cannot be opened.", REINSTALL)
 
 
 def package_versions() -> Finding:
@@ -234,22 +240,6 @@ def package_versions() -> Finding:
     except PackageNotFoundError as error:
         return problem("versions", f"The package {error.name} is not installed.", REINSTALL)
     return fine("versions", ", ".join([found[0], f"Python {platform.python_version()}", *found[1:]]) + ".")
-
-
-def linked_sqlite() -> Finding:
-    """Check that this version of SQLite cannot damage a file that several processes share."""
-    try:
-        return fine("sqlite", f"SQLite {inspection.sqlite_version()} is safe to use from several processes.")
-    except VectorMemoryError as error:
-        return problem("sqlite", str(error), "Install apsw 3.54 or newer.")
-
-
-def vector_extension() -> Finding:
-    """Check that sqlite-vec can be loaded."""
-    try:
-        return fine("vector-search", f"sqlite-vec {inspection.extension_version()} can be loaded.")
-    except VectorMemoryError:
-        return problem("vector-search", "sqlite-vec cannot be loaded, so the memory cannot be opened.", REINSTALL)
 
 
 def embedding_model(model: EmbeddingModel, settings: Settings) -> Finding:
