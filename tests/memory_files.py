@@ -87,11 +87,16 @@ def are_words_of_texts(connection: apsw.Connection) -> bool:
     return are_words_correct(reader) and not reader.upkeep.portions.miscounted()
 
 
+def garble(path: Path, page: int, length: int = 4096) -> None:
+    """Damage a file from the beginning of a page on; the first one is 1."""
+    with path.open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(b"\x55" * length)
+
+
 def flip(path: Path) -> None:
     """Damage a file in the middle."""
-    with path.open("r+b") as file:
-        file.seek(path.stat().st_size // 2 // 4096 * 4096)
-        file.write(b"\x55" * 8192)
+    garble(path, path.stat().st_size // 2 // 4096 + 1, 8192)
 
 
 def contents(path: Path) -> list[str]:

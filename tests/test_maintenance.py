@@ -30,6 +30,7 @@ from vector_memory.settings import Settings, rules_of
 from vector_memory.storage.queries.keywords import KeywordIndex
 from vector_memory.storage.sqlite.database import Connection
 from vector_memory.store import SessionMemoryStore
+from vector_memory.upkeep.backfill import Backfill
 from vector_memory.writing import background
 from waiting import at_once, eventually
 
@@ -247,9 +248,19 @@ def test_a_store_that_is_closed_before_its_background_work_begins_reports_no_fai
     assert caplog.messages == []
 
 
-def test_a_backfill_larger_than_the_threshold_is_left_to_the_command(original: Path) -> None:
+def test_a_backfill_larger_than_the_threshold_is_left_to_the_command(
+    original: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, begin = threading.Event(), Backfill.begin
+
+    def noted(backfill: Backfill, threshold: int) -> bool:
+        is_changed = begin(backfill, threshold)
+        begun.set()
+        return is_changed
+
+    monkeypatch.setattr(Backfill, "begin", noted)
     settings = Settings(embedding_model="toy", embedding_dim=16, auto_backfill_threshold=8)
-    assert run_in_background(original, settings, lambda store: store._backfill.begin(8)) == 0
+    assert run_in_background(original, settings, lambda _: eventually(begun.is_set)) == 0
 
 
 class FailingUpgrade:

@@ -34,6 +34,7 @@ from vector_memory.upkeep.transfer import Imported
 
 SMALL = Settings(embedding_model="toy", embedding_dim=DIMENSIONS, default_chunk_size=32, default_chunk_overlap=8)
 EARLIER = Path(__file__).parent / "data" / "exports" / "a6eedf16.jsonl.gz"
+HEADER = {"format": "vector-memory export", "version": 1, "memories": 1}
 REPORT = "# Outage\n\nThe ledger was locked.\n\n## Cause\n\n" + "The nightly job waited for a lock. " * 20
 
 
@@ -325,10 +326,10 @@ def test_the_character_nul_of_an_earlier_export_is_replaced_and_counted(
     store: SessionMemoryStore, other: SessionMemoryStore
 ) -> None:
     store.store_memory("report", "# Dump\n\nThe line ends \ufffd\ufffd early.", session_id="s")
-    header, line = (json.loads(each) for each in exported(store).read().splitlines())
+    header, line = lines_of(exported(store))
     text = line["content"].replace("\ufffd", "\0")
     line |= {"content": text, "content_hash": hashlib.sha256(text.encode()).hexdigest()}
-    stream = io.BytesIO(b"\n".join(json.dumps(each).encode() for each in (header, line)))
+    stream = as_stream([header, line])
     assert other.import_memories(stream) == Imported(added=1, nul_characters=2)
     assert contents(other) == contents(store)
     stream.seek(0)
@@ -368,9 +369,8 @@ def test_vectors_of_another_model_are_not_imported(store: SessionMemoryStore, em
 
 def test_a_line_needs_only_kind_agent_and_text(other: SessionMemoryStore) -> None:
     """What other programs have can be imported: chunks are cut, and the times are those of the import."""
-    header = {"format": "vector-memory export", "version": 1, "memories": 1}
     line = {"memory_type": "report", "agent_id": "a", "session_id": "s", "content": REPORT}
-    assert other.import_memories(as_stream([header, line])) == Imported(added=1, without_vectors=1)
+    assert other.import_memories(as_stream([HEADER, line])) == Imported(added=1, without_vectors=1)
     other.backfill_embeddings()
     with opened() as direct:
         direct.store_memory("report", REPORT, session_id="s", agent_id="a")
@@ -452,9 +452,8 @@ def test_a_file_with_a_bad_line_changes_nothing(
 @pytest.mark.parametrize("line", [b"{", b"[]", b"\xff\xfe", b"[" * 100_000, b'{"memory_type": 1}', b"7"])
 def test_a_line_that_is_not_a_memory_is_refused(other: SessionMemoryStore, line: bytes) -> None:
     """Whatever the line contains, the answer is one sentence with its number."""
-    header = as_stream([{"format": "vector-memory export", "version": 1, "memories": 1}]).getvalue()
     with pytest.raises(ValidationError, match=r"^Line 2"):
-        other.import_memories(io.BytesIO(header + line))
+        other.import_memories(io.BytesIO(as_stream([HEADER]).getvalue() + line))
 
 
 class Sink(io.RawIOBase):
@@ -534,22 +533,16 @@ def test_memories_that_no_tool_would_store_are_not_imported_and_the_error_is_sho
 ) -> None:
     memory = {"memory_type": "report", "agent_id": "a", "session_id": "s", "content": "Text", **changes}
     with pytest.raises(ValidationError, match=r"^Line 2: ") as refused:
-        other.import_memories(as_stream([{"format": "vector-memory export", "version": 1, "memories": 1}, memory]))
+        other.import_memories(as_stream([HEADER, memory]))
     assert len(str(refused.value)) < 500
     assert contents(other) == []
 
 
 def test_too_many_chunks_are_not_imported_but_cut_again(other: SessionMemoryStore) -> None:
     content = "ab " * (MAX_CHUNKS + 1)
-    line = {
-        "start": 0, "end": 1, "kind": "text", "token_count": 1, "headings": [], "level": 0,
-        "contains_code": False, "contains_table": False, "oversized": False,
-    }  # fmt: skip
-    chunks = [line | {"start": 3 * number, "end": 3 * number + 1} for number in range(MAX_CHUNKS + 1)]
+    chunks = [LONG_CHUNK | {"start": 3 * number, "end": 3 * number + 1} for number in range(MAX_CHUNKS + 1)]
     memory = {"memory_type": "report", "agent_id": "a", "session_id": "s", "content": content, "chunks": chunks}
-    header = {"format": "vector-memory export", "version": 1, "memories": 1}
-    source = io.BytesIO("\n".join(map(json.dumps, (header, memory))).encode())
-    assert other.import_memories(source) == Imported(added=1, without_vectors=1)
+    assert other.import_memories(as_stream([HEADER, memory])) == Imported(added=1, without_vectors=1)
     assert other.reconstruct_document(1).chunk_count < MAX_CHUNKS
     assert "b" in column(other, "select content from memory_chunks where parent_id = 1 limit 1")[0]
 
@@ -620,10 +613,8 @@ def test_metadata_are_returned_unchanged_or_refused(
 def test_an_import_stores_metadata_as_they_are_or_refuses_them(
     plain_store: SessionMemoryStore, kind: MemoryKind, metadata: dict[str, Any]
 ) -> None:
-    header = {"format": "vector-memory export", "version": 1, "memories": 1}
     memory = {"memory_type": kind, "metadata": metadata, **arguments(kind)}
-    lines = io.BytesIO(f"{json.dumps(header)}\n{json.dumps(memory)}\n".encode())
-    added, problem = tried(lambda: plain_store.import_memories(lines))
+    added, problem = tried(lambda: plain_store.import_memories(as_stream([HEADER, memory])))
     if added is None:
         assert problem.startswith("Line 2: ")
         return

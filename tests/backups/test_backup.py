@@ -15,7 +15,7 @@ import pytest
 
 from backups.conftest import memory
 from forked import finished
-from memory_files import SETTINGS, WRITER, bytes_of, contents, examine, flip, found, process
+from memory_files import SETTINGS, WRITER, bytes_of, change, contents, examine, flip, found, garble, process
 from original_files import unpacked
 from vector_memory.errors import DatabaseError, DatabaseLockError, ValidationError
 from vector_memory.storage.disk.drafts import ABANDONED_SECONDS
@@ -301,14 +301,9 @@ def test_a_memory_whose_server_crashed_is_kept_with_its_log(path: Path, saved: P
     assert contents(restored.kept) == now
 
 
-def header(path: Path) -> None:
-    """Damage the first bytes of a file."""
-    with path.open("r+b") as file:
-        file.write(b"\x55" * 200)
-
-
 @pytest.mark.parametrize(
-    "damage", [flip, header, lambda path: os.truncate(path, 5000), lambda path: os.truncate(path, 0)]
+    "damage",
+    [flip, lambda path: garble(path, 1, 200), lambda path: os.truncate(path, 5000), lambda path: os.truncate(path, 0)],
 )
 @pytest.mark.parametrize("crashed", [False, True])
 def test_a_damaged_memory_can_be_replaced(
@@ -358,23 +353,18 @@ def test_a_copy_of_the_original_servers_file_is_restored_as_it_is(tmp_path: Path
     assert contents(tmp_path / "memory.db") == contents(original)
 
 
-def newer(path: Path) -> None:
-    connection = apsw.Connection(str(path))
-    connection.execute("insert into schema_migrations values (999, 'from the future', '2099')")
-    connection.close()
-
-
 def foreign(path: Path) -> None:
     path.unlink()
-    connection = apsw.Connection(str(path))
-    connection.execute("create table songs (title text)")
-    connection.close()
+    change(path, "create table songs (title text)")
 
 
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (newer, "newer release"),
+        (
+            lambda path: change(path, "insert into schema_migrations values (999, 'from the future', '2099')"),
+            "newer release",
+        ),
         (foreign, "is not a memory"),
         (lambda path: path.write_text("notes " * 1000), "is not a memory"),
         (lambda path: os.truncate(path, 0), "is not a memory"),

@@ -88,12 +88,16 @@ class Cut:
 
 
 @st.composite
-def cuts(draw: st.DrawFn, texts: st.SearchStrategy[str] = documents) -> Cut:
+def cuts(draw: st.DrawFn, texts: st.SearchStrategy[str] = documents, *, by_headings: bool = True) -> Cut:
     count = COUNTERS[draw(st.sampled_from(sorted(COUNTERS)))]
     size = draw(st.integers(8, 40))
     overlap = draw(st.integers(0, size // 2))
     text = draw(texts)
-    return Cut(text, count, size, overlap, chunk_document(text, count, size, overlap))
+    return Cut(text, count, size, overlap, chunk_document(text, count, size, overlap, by_headings=by_headings))
+
+
+any_cuts = cuts() | cuts(by_headings=False)
+"""Also as memory files are cut: in whole paragraphs."""
 
 
 def closed_fences(text: str) -> list[Span]:
@@ -112,12 +116,12 @@ def closed_fences(text: str) -> list[Span]:
     return fences
 
 
-@given(cuts())
+@given(any_cuts)
 def test_a_chunk_is_the_slice_of_the_document_that_its_offsets_name(cut: Cut) -> None:
     assert all(chunk.text == cut.text[chunk.start : chunk.end] for chunk in cut.chunks)
 
 
-@given(cuts())
+@given(any_cuts)
 def test_every_character_that_is_not_white_space_belongs_to_a_chunk(cut: Cut) -> None:
     reached = 0
     for chunk in cut.chunks:
@@ -126,14 +130,14 @@ def test_every_character_that_is_not_white_space_belongs_to_a_chunk(cut: Cut) ->
     assert not cut.text[reached:].strip()
 
 
-@given(cuts())
+@given(any_cuts)
 def test_chunks_are_numbered_from_zero_in_order_and_none_contains_another(cut: Cut) -> None:
     assert [chunk.index for chunk in cut.chunks] == list(range(len(cut.chunks)))
     assert all(one.start < two.start and one.end < two.end for one, two in pairwise(cut.chunks))
     assert all(chunk.text.strip() for chunk in cut.chunks)
 
 
-@given(cuts())
+@given(any_cuts)
 def test_a_chunk_has_at_most_the_chunk_size_unless_it_is_one_fence_marked_oversized(cut: Cut) -> None:
     for chunk in cut.chunks:
         assert chunk.token_count == cut.count(chunk.text)
@@ -160,7 +164,7 @@ def test_a_chunk_of_code_is_a_fence_and_says_that_it_contains_code(cut: Cut) -> 
             assert chunk.kind == "code_block"
 
 
-@given(cuts())
+@given(any_cuts)
 def test_neighbours_share_at_most_the_overlap(cut: Cut) -> None:
     for one, two in pairwise(cut.chunks):
         assert cut.count(cut.text[two.start : one.end]) <= cut.overlap

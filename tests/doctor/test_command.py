@@ -10,6 +10,12 @@ from types import MappingProxyType
 from forked import finished
 from memory_files import change
 
+CHECKS = {
+    "installation": "versions sqlite vector-search model tokens",
+    "place": "file-system disk permissions log outbox",
+    "contents": "file schema integrity tables erasure references index counts rows text chunks passages vectors "
+    "superseded unindexed fingerprint keywords",
+}
 VECTOR_REMOVED = "delete from vec_chunk_search where passage_id = 2"
 
 
@@ -50,24 +56,7 @@ def test_json_is_one_object_with_stable_keys(path: Path) -> None:
     assert list(report) == ["healthy", "database", "checks", "mended"]
     assert (report["healthy"], report["database"]) == (True, str(path))
     assert [(check["part"], check["name"]) for check in report["checks"]] == [
-        *[("installation", name) for name in ("versions", "sqlite", "vector-search", "model", "tokens")],
-        *[("place", name) for name in ("file-system", "disk", "permissions", "log", "outbox")],
-        *[("contents", name) for name in ("file", "schema", "integrity", "tables", "erasure", "references", "index")],
-        *[("contents", "counts")],
-        *[
-            ("contents", name)
-            for name in (
-                "rows",
-                "text",
-                "chunks",
-                "passages",
-                "vectors",
-                "superseded",
-                "unindexed",
-                "fingerprint",
-                "keywords",
-            )
-        ],
+        (part, name) for part, names in CHECKS.items() for name in names.split()
     ]
     assert {tuple(check) for check in report["checks"]} == {("part", "name", "state", "message", "advice", "fixable")}
     assert report["mended"] == [

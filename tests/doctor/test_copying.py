@@ -1,6 +1,7 @@
 """A damaged file is repaired by copying what can be read of it; no readable memory is lost."""
 
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from forked import Forked
 from inside import storage_of
-from memory_files import CHILD, SETTINGS, WRITER, bytes_of, change, contents, doctor, examine, found, process
+from memory_files import CHILD, SETTINGS, WRITER, bytes_of, change, contents, doctor, examine, found, garble, process
 from vector_memory.domain import MemoryFields
 from vector_memory.storage.disk.filesystem import log_of
 from vector_memory.storage.queries.portions import Portions
@@ -27,35 +28,27 @@ with SessionMemoryStore(path, settings) as store:
 """
 
 
+def rows(path: Path, sql: str) -> list[tuple[Any, ...]]:
+    with closing(apsw.Connection(str(path))) as connection:
+        return connection.execute(sql).fetchall()
+
+
 def pages(path: Path, kind: str) -> list[int]:
     """Return the numbers of pages of the table of texts."""
-    connection = apsw.Connection(str(path))
-    sql = "select pageno from dbstat where name = 'session_memories' and pagetype = ? order by pageno"
-    found = [number for (number,) in connection.execute(sql, (kind,))]
-    connection.close()
-    return found
-
-
-def garble(path: Path, page: int) -> None:
-    with path.open("r+b") as file:
-        file.seek((page - 1) * 4096)
-        file.write(b"\x55" * 4096)
+    sql = f"select pageno from dbstat where name = 'session_memories' and pagetype = '{kind}' order by pageno"
+    return [number for (number,) in rows(path, sql)]
 
 
 def test_a_repair_keeps_the_old_bytes_the_ids_and_the_vectors(path: Path) -> None:
     change(path, "delete from keyword_postings")
     before, chunks = path.read_bytes(), "select id, content from memory_chunks order by id"
-    connection = apsw.Connection(str(path))
-    kept = connection.execute(chunks).fetchall()
-    connection.close()
+    kept = rows(path, chunks)
     report, done = doctor(path).repair_all(examine(path))
     assert done == ["Copied 7 memories into a new file. The damaged one is kept as memory.db.before-repair."]
     assert found(report) == {}
     assert path.with_name("memory.db.before-repair").read_bytes() == before
     assert {file.name for file in path.parent.iterdir()} == {"memory.db", "memory.db.before-repair"}
-    connection = apsw.Connection(str(path))
-    assert connection.execute(chunks).fetchall() == kept
-    connection.close()
+    assert rows(path, chunks) == kept
 
 
 def test_a_repair_keeps_how_a_memory_came_its_evidence_and_what_is_held_back_or_deleted(path: Path) -> None:

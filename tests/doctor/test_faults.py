@@ -17,7 +17,20 @@ from psycopg import sql as parts
 
 from clusters import shared_cluster
 from doctor.conftest import store_all
-from memory_files import SETTINGS, WRITER, Modelless, bytes_of, change, contents, doctor, examine, found, process, said
+from memory_files import (
+    SETTINGS,
+    WRITER,
+    Modelless,
+    bytes_of,
+    change,
+    contents,
+    doctor,
+    examine,
+    found,
+    garble,
+    process,
+    said,
+)
 from original_files import unpacked
 from vector_memory.domain import Page, Scope
 from vector_memory.errors import DatabaseError
@@ -234,29 +247,16 @@ def test_damage_beside_what_has_expired_is_found(path: Path) -> None:
     assert "keywords" in found(examine(path))
 
 
-def overwrite_root_of(path: Path, index: str) -> None:
-    connection = apsw.Connection(str(path))
-    ((root,),) = connection.execute("select rootpage from sqlite_schema where name = ?", (index,)).fetchall()
-    connection.close()
-    with path.open("r+b") as file:
-        file.seek((root - 1) * 4096)
-        file.write(b"\x55" * 4096)
-
-
-def overwrite_header(path: Path) -> None:
-    with path.open("r+b") as file:
-        file.write(b"\x55" * 100)
-
-
 @pytest.mark.parametrize("index", ["idx_created_at", "session_memories", "vec_chunk_search_rowids"])
 def test_a_page_of_garbage_is_an_integrity_problem(path: Path, index: str) -> None:
-    overwrite_root_of(path, index)
+    [(root,)] = InFile(path).rows(f"select rootpage from sqlite_schema where name = '{index}'")
+    garble(path, root)
     report = examine(path)
     assert found(report) == {"integrity": Level.PROBLEM}
     assert "restore" in said(report, "integrity")
 
 
-@pytest.mark.parametrize("damage", [overwrite_header, lambda path: os.truncate(path, 5000)])
+@pytest.mark.parametrize("damage", [lambda path: garble(path, 1, 100), lambda path: os.truncate(path, 5000)])
 def test_an_unreadable_file_is_reported(path: Path, damage: Callable[[Path], None]) -> None:
     damage(path)
     report = examine(path)
@@ -328,13 +328,6 @@ def test_examining_the_file_of_a_crashed_server_changes_nothing(path: Path) -> N
     assert (
         bytes_of(path.parent).items() >= {name: digest for name, digest in before.items() if "-shm" not in name}.items()
     )
-
-
-def test_a_file_that_a_server_writes_is_healthy(path: Path) -> None:
-    with process(WRITER, path) as server:
-        for _ in range(3):
-            assert found(examine(path)) == {}
-        assert server.poll() is None
 
 
 def test_no_finding_contains_stored_content(path: Path) -> None:

@@ -1,15 +1,12 @@
 """What waits on this machine, and what was set aside."""
 
-import json
 import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from forked import finished
 from memory_files import contents, doctor, examine, found, said
 from servers import Server
 from vector_memory.upkeep.doctor.report import Level
@@ -88,14 +85,3 @@ def test_what_waits_for_a_shared_memory_is_told_with_its_address(path: Path) -> 
     assert "For https://memory.example.com/mcp, in " in told
     assert "1 text waits" in told
     assert "There is no room." in told
-
-
-def test_the_command_prints_it_and_exits_with_0(path: Path) -> None:
-    outbox = outbox_of_memory(path)
-    outbox.set_aside(outbox.add(WAITS), "There is no room.")
-    words: list[Any] = ["doctor", "--database-path", path, "--fix", "--json"]
-    ended = finished(
-        *words, env={**os.environ, "VECTOR_MEMORY_EMBEDDING_MODEL": "toy", "VECTOR_MEMORY_EMBEDDING_DIM": "16"}
-    )
-    assert (ended.returncode, json.loads(ended.stdout)["mended"]) == (0, ["1 text will be retried."])
-    assert not outbox.refused()

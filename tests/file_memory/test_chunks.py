@@ -1,6 +1,5 @@
 """Cutting files into chunks with lines."""
 
-import re
 from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
@@ -48,10 +47,6 @@ def test_a_short_file_is_one_chunk_from_its_first_line_of_text_to_its_last() -> 
     assert cut_file("\n\n# Title\n\nText.\n\n\n", words) == [("# Title\n\nText.", 3, 5)]
 
 
-def test_blank_text_has_no_chunks() -> None:
-    assert cut_file(" \n\n\t\n", words) == []
-
-
 def test_chunks_end_where_paragraphs_end() -> None:
     paragraphs = [sentence(f"p{number}w", 15) for number in range(8)]
     chunks = cut_file("\n\n".join(paragraphs), words, SIZE, OVERLAP)
@@ -92,26 +87,6 @@ def test_a_chunk_is_the_text_of_its_lines(text: str) -> None:
         assert last_line in lines[chunk.end_line - 1]
         assert chunk.text == chunk.text.rstrip()
         assert chunk.text.strip()
-
-
-@given(TEXTS)
-def test_nothing_but_white_space_is_lost(text: str) -> None:
-    covered = [False] * len(text)
-    at = 0
-    for chunk in cut_file(text, words, SIZE, OVERLAP):
-        line = sum(len(before) + 1 for before in text.split("\n")[: chunk.start_line - 1])
-        at = text.index(chunk.text, max(line, at and line))
-        covered[at : at + len(chunk.text)] = [True] * len(chunk.text)
-    assert re.fullmatch(r"\s*", "".join(character for character, is_in in zip(text, covered, strict=True) if not is_in))
-
-
-@given(TEXTS)
-def test_no_chunk_is_too_long_or_inside_the_next(text: str) -> None:
-    chunks = cut_file(text, words, SIZE, OVERLAP)
-    assert all(words(chunk.text) <= SIZE for chunk in chunks)
-    assert all(before.text not in after.text for before, after in pairwise(chunks)) or (
-        len({chunk.text for chunk in chunks}) < len(chunks) or any(text.count(chunk.text) > 1 for chunk in chunks)
-    )
 
 
 def test_neighbours_share_some_text_but_at_most_the_overlap_however_long_their_paragraph_is() -> None:

@@ -16,7 +16,7 @@ from vector_memory.errors import ValidationError
 from vector_memory.files import FileMemory
 from vector_memory.files.search import FileHits, FileSearch
 from vector_memory.settings import Settings
-from waiting import PATIENCE, eventually
+from waiting import eventually
 
 LIMIT = 600 * BYTES_PER_TOKEN
 
@@ -144,8 +144,7 @@ def test_a_trace_and_the_results_are_of_the_same_state(
     def find_and_change(*arguments: Any) -> FileHits:
         found = find(*arguments)
         (folder / "MEMORY.md").unlink(missing_ok=True)
-        memory._watcher.request()
-        assert memory.wait_for_words(PATIENCE)
+        eventually(lambda: memory.status().files == 2)
         return found
 
     monkeypatch.setattr(FileSearch, "find", find_and_change)

@@ -48,13 +48,22 @@ def complete(memory: FileMemory) -> bool:
     return bool(status.watching and not status.indexing and not status.chunks_without_vectors)
 
 
+def started(memory: FileMemory) -> FileMemory:
+    memory.start_background_work()
+    return memory
+
+
+def indexed(memory: FileMemory) -> FileMemory:
+    """Return a memory that is watched, and all of whose files are indexed."""
+    started(memory)
+    eventually(lambda: complete(memory))
+    return memory
+
+
 def with_quokka(folder: Path, open_memory: Open) -> FileMemory:
     """Return a memory that has indexed one file."""
     (folder / "a.md").write_text("The quokka eats leaves.")
-    memory = open_memory()
-    memory.start_background_work()
-    eventually(lambda: complete(memory))
-    return memory
+    return indexed(open_memory())
 
 
 def found(memory: FileMemory, query: str, source: str = "all") -> list[str]:
@@ -62,9 +71,7 @@ def found(memory: FileMemory, query: str, source: str = "all") -> list[str]:
 
 
 def test_new_changed_renamed_and_deleted_files_are_noticed(folder: Path, open_memory: Open) -> None:
-    memory = open_memory()
-    memory.start_background_work()
-    eventually(lambda: complete(memory))
+    memory = indexed(open_memory())
     (folder / "a.md").write_text("# Notes\n\nThe quokka eats leaves.\n")
     eventually(lambda: found(memory, "quokka") == ["memory/a.md"])
     (folder / "a.md").write_text("# Notes\n\nThe wombat eats grass.\n")
@@ -82,9 +89,7 @@ def test_a_folder_moved_away_is_gone_and_moved_back_is_found_whatever_its_name(f
     """The system tells of the folder only, not of the files in it."""
     (folder / "release-1.2").mkdir()
     (folder / "release-1.2" / "a.md").write_text("The quokka.")
-    memory = open_memory()
-    memory.start_background_work()
-    eventually(lambda: complete(memory))
+    memory = indexed(open_memory())
     time.sleep(0.5)  # the change must be noticed by the watcher, not by indexing that is still running
     (folder / "release-1.2").rename(folder.parent / "release-1.2")
     eventually(lambda: found(memory, "quokka") == [])
@@ -101,8 +106,7 @@ def test_without_an_index_files_are_read_and_written_until_there_is_one(
 ) -> None:
     index_file.parent.write_text("A file where the folder of the index should be.")
     (folder / "a.md").write_text("The quokka.")
-    memory = open_memory()
-    memory.start_background_work()
+    memory = started(open_memory())
     for use in (memory.status, lambda: memory.search("quokka")):
         with pytest.raises(DatabaseError, match="VECTOR_MEMORY_DB_DIR"):
             use()
@@ -119,9 +123,7 @@ def test_without_an_index_files_are_read_and_written_until_there_is_one(
 
 @pytest.mark.usefixtures("patient")
 def test_an_entry_is_found_by_its_words_in_the_next_search(open_memory: Open) -> None:
-    memory = open_memory()
-    memory.start_background_work()
-    eventually(lambda: complete(memory))
+    memory = indexed(open_memory())
     assert memory.write("The quokka eats leaves.", "Animals", MORNING).path == "memory/2026-02-13.md"
     (hit,) = memory.search("quokka").results
     assert (hit.path, hit.start_line, hit.end_line) == ("memory/2026-02-13.md", 1, 3)
@@ -131,9 +133,7 @@ def test_an_entry_is_found_by_its_words_in_the_next_search(open_memory: Open) ->
 def test_sources_are_daily_logs_the_other_files_or_all(folder: Path, open_memory: Open) -> None:
     for name in ("MEMORY.md", "2026-02-13.md", "2026-02-13-extra.md"):
         (folder / name).write_text("The quokka.")
-    memory = open_memory()
-    memory.start_background_work()
-    eventually(lambda: complete(memory))
+    memory = indexed(open_memory())
     assert found(memory, "quokka", "daily") == ["memory/2026-02-13.md"]
     assert sorted(found(memory, "quokka", "memory")) == ["memory/2026-02-13-extra.md", "memory/MEMORY.md"]
     assert len(found(memory, "quokka", "all")) == 3
@@ -143,8 +143,7 @@ def test_sources_are_daily_logs_the_other_files_or_all(folder: Path, open_memory
 
 def test_without_a_folder_there_is_a_warning_until_there_is_one(folder: Path, open_memory: Open) -> None:
     folder.rmdir()
-    memory = open_memory()
-    memory.start_background_work()
+    memory = started(open_memory())
     answer = memory.search("quokka")
     assert (answer.success, answer.results) == (True, [])
     assert "Warning" in (answer.message or "")
@@ -161,9 +160,7 @@ def test_without_a_folder_there_is_a_warning_until_there_is_one(folder: Path, op
 
 def test_a_folder_that_replaces_another_is_watched(folder: Path, open_memory: Open) -> None:
     (folder / "a.md").write_text("The quokka.")
-    memory = open_memory()
-    memory.start_background_work()
-    eventually(lambda: complete(memory))
+    memory = indexed(open_memory())
     folder.rename(folder.parent / "old")
     folder.mkdir()
     (folder / "b.md").write_text("The wombat.")
@@ -176,8 +173,7 @@ def test_a_folder_that_replaces_another_is_watched(folder: Path, open_memory: Op
 
 def test_an_entry_creates_the_folder(folder: Path, open_memory: Open) -> None:
     folder.rmdir()
-    memory = open_memory()
-    memory.start_background_work()
+    memory = started(open_memory())
     memory.write("The quokka.")
     eventually(lambda: len(found(memory, "quokka")) == 1)
 
@@ -187,8 +183,7 @@ def test_without_a_model_words_are_compared_and_the_answer_says_so(folder: Path,
         raise EmbeddingUnavailableError("There is no model.")
 
     (folder / "a.md").write_text("The quokka.")
-    memory = open_memory(EmbeddingModel(fail))
-    memory.start_background_work()
+    memory = started(open_memory(EmbeddingModel(fail)))
     eventually(lambda: found(memory, "quokka") == ["memory/a.md"])
     answer = memory.search("quokka")
     assert answer.message == "Found by words only. There is no model."
@@ -205,8 +200,7 @@ def test_searches_check_for_changes_if_the_watcher_fails(
         raise OSError(28, "inotify watch limit reached")
 
     monkeypatch.setattr("watchfiles.watch", fail)
-    memory = open_memory()
-    memory.start_background_work()
+    memory = started(open_memory())
     eventually(lambda: "cannot be watched" in caplog.text)
     (folder / "a.md").write_text("The quokka.")
     assert found(memory, "quokka") == ["memory/a.md"]
@@ -228,8 +222,7 @@ def test_a_search_does_not_wait_for_a_slow_index(folder: Path, open_memory: Open
 
     for number in range(8):
         (folder / f"{number}.md").write_text(f"The quokka {number}.")
-    memory = open_memory(EmbeddingModel(Slow))
-    memory.start_background_work()
+    memory = started(open_memory(EmbeddingModel(Slow)))
     eventually(lambda: len(memory.search("quokka", limit=10).results) == 8)
     answer = memory.search("quokka", limit=10)
     searched.set()
@@ -247,9 +240,7 @@ def test_before_the_first_scan_an_answer_says_that_it_is_incomplete(folder: Path
 
 def test_vectors_of_another_model_are_not_compared(folder: Path, open_memory: Open) -> None:
     (folder / "a.md").write_text("The quokka eats.")
-    memory = open_memory()
-    memory.start_background_work()
-    eventually(lambda: complete(memory))
+    memory = indexed(open_memory())
     memory.close()
     again = open_memory(EmbeddingModel(OtherEngine))
     assert "another model" in (again.search("eats").message or "")
@@ -285,8 +276,7 @@ def test_the_first_search_of_a_watched_folder_does_not_scan_it_again(
     folder: Path, open_memory: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "a.md").write_text("The quokka.")
-    memory = open_memory()
-    memory.start_background_work()
+    memory = started(open_memory())
     eventually(lambda: memory.status().watching and memory.wait_for_words(0))
     requesting: list[int] = []  # threads; the watcher's own may have noticed something
     monkeypatch.setattr(Watcher, "request", lambda _: requesting.append(threading.get_ident()))
@@ -314,9 +304,7 @@ def test_an_answer_says_when_no_file_is_close_to_the_topic(folder: Path, open_me
 def test_an_answer_fits_and_counts_the_omitted_results(folder: Path, open_memory: Open) -> None:
     for number in range(30):
         (folder / f"{number}.md").write_text("quokka " * 300)
-    memory = open_memory(max_response_tokens=2_000)
-    memory.start_background_work()
-    eventually(lambda: complete(memory))
+    memory = indexed(open_memory(max_response_tokens=2_000))
     answer = memory.search("quokka", limit=30)
     assert 0 < len(answer.results) < 30
     assert f"{30 - len(answer.results)} more did not fit" in (answer.message or "")
@@ -431,7 +419,6 @@ def test_projects_with_the_same_name_and_models_have_separate_indexes(tmp_path: 
 
 
 def test_closing_twice_is_harmless(open_memory: Open) -> None:
-    memory = open_memory()
-    memory.start_background_work()
+    memory = started(open_memory())
     memory.close()
     memory.close()

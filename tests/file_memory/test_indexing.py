@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import pytest
 from file_memory_steps import OtherEngine, Steps, index_of
 from memory_files import change
 from vector_memory.domain import SearchMode
-from vector_memory.embedding import EmbeddingModel, Vectors
+from vector_memory.embedding import Embedder, EmbeddingModel, Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
 from vector_memory.files import FileMemory, syncing
@@ -54,11 +54,25 @@ def engine() -> CountingEngine:
     return CountingEngine()
 
 
+Opening = Callable[..., IndexFile]
+
+
 @pytest.fixture
-def index(index_file: Path, engine: CountingEngine) -> Iterator[IndexFile]:
-    index = index_of(index_file, EmbeddingModel(lambda: engine))
-    yield index
-    index.close()
+def opening(index_file: Path) -> Iterator[Opening]:
+    """Opens the index with an engine, as a server does."""
+    with ExitStack() as opened:
+
+        def index_with(engine: Callable[[], Embedder] = ToyEngine) -> IndexFile:
+            index = index_of(index_file, EmbeddingModel(engine))
+            opened.callback(index.close)
+            return index
+
+        yield index_with
+
+
+@pytest.fixture
+def index(opening: Opening, engine: CountingEngine) -> IndexFile:
+    return opening(lambda: engine)
 
 
 @pytest.fixture
@@ -80,7 +94,7 @@ def chunks(index: IndexFile) -> list[tuple[str, str, int]]:
 def execute(path: Path, sql: str) -> None:
     """Change an index behind its back."""
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(sql)
+        connection.executescript(sql)
 
 
 def test_a_changed_file_has_its_new_chunks_and_no_old_ones(folder: Path, index: IndexFile, steps: Steps) -> None:
@@ -157,30 +171,25 @@ def test_a_deleted_file_leaves_no_byte_in_the_index_even_if_somebody_was_reading
     assert [path for path, _, _ in chunks(index)] == ["b.md"]
 
 
-def test_two_processes_index_each_file_once(folder: Path, index: IndexFile, index_file: Path) -> None:
+def test_two_processes_index_each_file_once(folder: Path, index: IndexFile, opening: Opening) -> None:
     """Two indexers with files of their own open, as two servers have."""
     for number in range(12):
         (folder / f"{number}.md").write_text(f"Words of note {number}.")
-    other = index_of(index_file, EmbeddingModel(ToyEngine))
-    at_once(*(Steps(folder, each).all for each in (index, other)))
+    at_once(*(Steps(folder, each).all for each in (index, opening())))
     assert {text for _, text, _ in chunks(index)} == {f"Words of note {number}." for number in range(12)}
     assert len(chunks(index)) == 12
-    other.close()
 
 
-def test_words_are_indexed_without_a_model_and_vectors_when_there_is_one(folder: Path, index_file: Path) -> None:
+def test_words_are_indexed_without_a_model_and_vectors_when_there_is_one(folder: Path, opening: Opening) -> None:
     def fail() -> ToyEngine:
         raise EmbeddingUnavailableError("There is none.")
 
     (folder / "a.md").write_text("Words.")
-    without = index_of(index_file, EmbeddingModel(fail))
-    Steps(folder, without).words()
-    assert chunks(without) == [("a.md", "Words.", 0)]
-    without.close()
-    index = index_of(index_file, EmbeddingModel(ToyEngine))
-    Steps(folder, index).all()
-    assert chunks(index) == [("a.md", "Words.", 1)]
-    index.close()
+    for engine, step, vectors in ((fail, Steps.words, 0), (ToyEngine, Steps.all, 1)):
+        index = opening(engine)
+        step(Steps(folder, index))
+        assert chunks(index) == [("a.md", "Words.", vectors)]
+        index.close()
 
 
 @pytest.mark.usefixtures("_short_rounds")
@@ -216,28 +225,26 @@ def test_an_embedding_that_takes_too_long_is_postponed(
     steps.vectors()
 
 
-def test_an_index_of_another_model_is_made_anew(folder: Path, index_file: Path, steps: Steps) -> None:
+def test_an_index_of_another_model_is_made_anew(folder: Path, opening: Opening, steps: Steps) -> None:
     (folder / "a.md").write_text("Words.")
     steps.all()
-    model = EmbeddingModel(OtherEngine)
-    other = index_of(index_file, model)
-    model.encode_query("A model that is not loaded is not loaded for this.")
+    other = opening(OtherEngine)
+    other.model.encode_query("A model that is not loaded is not loaded for this.")
     other.use(lambda opened: opened.require_same_model())
     assert chunks(other) == []
     Steps(folder, other).all()
     with other.current().storage.read() as reader:
         assert reader.vectors.fingerprint() == OtherEngine().fingerprint
-    other.close()
 
 
 def test_words_are_searched_when_sqlite_vec_cannot_be_loaded(
-    folder: Path, index: IndexFile, index_file: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch
+    folder: Path, index: IndexFile, opening: Opening, steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "a.md").write_text("Old words.")
     steps.all()
     with monkeypatch.context() as without_extension:
         without_extension.setattr(connecting, "vector_search_library", lambda: str(folder / "none"))
-        without = index_of(index_file, EmbeddingModel(ToyEngine))
+        without = opening()
         (folder / "a.md").write_text("New words.")
         for text in ("New words.", "Newer words."):
             (folder / "a.md").write_text(text)
@@ -249,13 +256,12 @@ def test_words_are_searched_when_sqlite_vec_cannot_be_loaded(
             hits = found.find(without.current(), reader, 5)
         assert [hit.path for hit in hits.hits] == ["a.md"]
         assert hits.question.problem == "Found by words only. sqlite-vec cannot be loaded."
-        without.close()
     steps.all()
     assert chunks(index) == [("a.md", "Newer words.", 1)]
 
 
 def test_an_index_of_a_newer_release_is_not_changed(
-    folder: Path, index: IndexFile, index_file: Path, steps: Steps, engine: CountingEngine
+    folder: Path, index: IndexFile, index_file: Path, steps: Steps, opening: Opening
 ) -> None:
     """Two releases on one folder would delete each other's index for ever."""
     (folder / "a.md").write_text("Words.")
@@ -264,70 +270,70 @@ def test_an_index_of_a_newer_release_is_not_changed(
     execute(index_file, "pragma user_version = 99")
     before = index_file.read_bytes()
     with pytest.raises(DatabaseError, match="newer release"):
-        index_of(index_file, EmbeddingModel(lambda: engine)).current()
+        opening().current()
     assert index_file.read_bytes() == before
 
 
-@pytest.mark.parametrize("damage", ["header", "middle", "nonsense", "older cuts", "older tables", "no table"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"x" * 16 + data[16:],
+        lambda data: data[:4096] + b"\xff" * (len(data) - 4096),
+        lambda _: b"nonsense" * 1000,
+        "pragma user_version = 1",
+        "delete from schema_migrations where version > 1; update schema_migrations set version = 1",
+        "drop table token_states",
+    ],
+    ids=["header", "middle", "nonsense", "older cuts", "older tables", "no table"],
+)
 def test_a_damaged_index_is_rebuilt(
-    folder: Path, index: IndexFile, index_file: Path, steps: Steps, damage: str, caplog: pytest.LogCaptureFixture
+    folder: Path,
+    index: IndexFile,
+    steps: Steps,
+    opening: Opening,
+    damage: str | Callable[[bytes], bytes],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     (folder / "a.md").write_text("Words.")
     steps.all()
     index.close()
-    if damage == "older cuts":
-        execute(index_file, "pragma user_version = 1")
-    elif damage == "older tables":
-        execute(index_file, "delete from schema_migrations where version > 1")
-        execute(index_file, "update schema_migrations set version = 1")
-    elif damage == "no table":
-        execute(index_file, "drop table token_states")
-    data = bytearray(index_file.read_bytes())
-    if damage == "header":
-        data[:16] = b"x" * 16
-    elif damage == "middle":
-        data[4096:] = b"\xff" * (len(data) - 4096)
-    elif damage == "nonsense":
-        data = bytearray(b"nonsense" * 1000)
-    index_file.write_bytes(data)
-    second = index_of(index_file, EmbeddingModel(ToyEngine))
+    if isinstance(damage, str):
+        execute(index.path, damage)
+    else:
+        index.path.write_bytes(damage(index.path.read_bytes()))
+    second = opening()
     Steps(folder, second).all()
     assert chunks(second) == [("a.md", "Words.", 1)]
     assert "rebuilding it" in caplog.text
-    second.close()
 
 
 def test_an_index_that_another_process_rebuilt_is_used_from_then_on(
-    folder: Path, index: IndexFile, index_file: Path, steps: Steps
+    folder: Path, index: IndexFile, opening: Opening, steps: Steps
 ) -> None:
     (folder / "a.md").write_text("Words.")
     steps.all()
-    file_index.remove_index(index_file)
-    other = index_of(index_file, EmbeddingModel(ToyEngine))
+    file_index.remove_index(index.path)
+    other = opening()
     steps.all()
     assert chunks(other) == chunks(index) == [("a.md", "Words.", 1)]
-    other.close()
 
 
-def test_a_database_of_another_program_is_not_changed(index_file: Path) -> None:
-
+def test_a_database_of_another_program_is_not_changed(index_file: Path, opening: Opening) -> None:
     index_file.parent.mkdir()
-    other = sqlite3.connect(index_file)
-    other.execute("create table precious (text)")
-    other.close()
+    execute(index_file, "create table precious (text)")
     before = index_file.read_bytes()
     with pytest.raises(DatabaseError, match="another program"):
-        index_of(index_file, EmbeddingModel(ToyEngine)).current()
+        opening().current()
     assert index_file.read_bytes() == before
 
 
-def test_a_link_with_the_name_of_the_index_is_not_followed(tmp_path: Path, index_file: Path) -> None:
+def test_a_link_with_the_name_of_the_index_is_not_followed(tmp_path: Path, index_file: Path, opening: Opening) -> None:
     precious = tmp_path / "precious"
     precious.write_text("no database")
     index_file.parent.mkdir()
     index_file.symlink_to(precious)
     with pytest.raises(DatabaseError, match="link"):
-        index_of(index_file, EmbeddingModel(ToyEngine)).current()
+        opening().current()
     assert precious.read_text() == "no database"
 
 
@@ -365,18 +371,17 @@ def test_the_index_is_for_its_owner_only(index: IndexFile) -> None:
 
 
 def test_words_are_indexed_while_another_process_computes_vectors(
-    folder: Path, index_file: Path, steps: Steps, engine: CountingEngine
+    folder: Path, opening: Opening, steps: Steps, engine: CountingEngine
 ) -> None:
     (folder / "a.md").write_text("Words.")
     engine.gate.clear()
     steps.words()
-    other = index_of(index_file, EmbeddingModel(ToyEngine))
+    other = opening()
     (folder / "b.md").write_text("More words.")
     Steps(folder, other).words()
     eventually(lambda: chunks(other) == [("a.md", "Words.", 0), ("b.md", "More words.", 1)])
     engine.gate.set()
     steps.vectors()
-    other.close()
 
 
 def test_a_memory_of_sessions_is_no_index(tmp_path: Path) -> None:
@@ -389,7 +394,7 @@ def test_a_memory_of_sessions_is_no_index(tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_renamed_while_no_server_ran_keeps_its_vectors(
-    folder: Path, index: IndexFile, index_file: Path, steps: Steps, engine: CountingEngine
+    folder: Path, index: IndexFile, opening: Opening, steps: Steps, engine: CountingEngine
 ) -> None:
     (folder / "a.md").write_text("Words of a note.")
     steps.all()
@@ -397,22 +402,21 @@ def test_a_file_that_was_renamed_while_no_server_ran_keeps_its_vectors(
     (folder / "a.md").rename(folder / "b.md")
     (folder / "copy.md").write_text("Words of a note.")
     engine.embedded.clear()
-    again = index_of(index_file, EmbeddingModel(lambda: engine))
+    again = opening(lambda: engine)
     Steps(folder, again).all()
     assert chunks(again) == [("b.md", "Words of a note.", 1), ("copy.md", "Words of a note.", 1)]
     assert engine.embedded == []
-    again.close()
 
 
 def test_files_that_come_back_in_a_moment_keep_their_vectors(
-    folder: Path, index: IndexFile, index_file: Path, steps: Steps, engine: CountingEngine
+    folder: Path, index: IndexFile, opening: Opening, steps: Steps, engine: CountingEngine
 ) -> None:
     """As those of a branch, or of a folder that Git replaces."""
     (folder / "a.md").write_text("Words of a note.")
     steps.all()
     index.close()
     engine.embedded.clear()
-    again = index_of(index_file, EmbeddingModel(lambda: engine))
+    again = opening(lambda: engine)
     later = Steps(folder, again)
     folder.rename(folder.parent / "away")
     later.all()
@@ -421,7 +425,6 @@ def test_files_that_come_back_in_a_moment_keep_their_vectors(
     later.all()
     assert chunks(again) == [("a.md", "Words of a note.", 1)]
     assert engine.embedded == []
-    again.close()
 
 
 Open = Callable[..., FileMemory]

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mcp import MCPError
@@ -19,7 +20,7 @@ from over_http.conftest import ALL_TOOLS, SETTINGS, Team
 from servers import ENVELOPE
 from vector_memory.domain.callers import Caller, Permission
 from vector_memory.errors import ConfigurationError, DatabaseError
-from vector_memory.extras.teams.audit import AuditLog
+from vector_memory.extras.teams.audit import AuditLog, Broken
 from vector_memory.extras.teams.registry import Quota, Registry
 from vector_memory.server.http.serving import application, require_usable
 from vector_memory.settings import HttpOptions
@@ -29,6 +30,24 @@ NAMES = map("audited-{}".format, itertools.count())
 CALLER = Caller(name="ada", namespace="red", permission=Permission.WRITE)
 
 
+def facts(log: AuditLog) -> tuple[Broken | None, bool, int, int]:
+    """Return whether a log is broken or its end unfinished, and how many lines it has and lacks."""
+    checked = log.verify()
+    return checked.broken, checked.unfinished, checked.lines, checked.missing
+
+
+def lines_of(team: Team, name: str) -> list[dict[str, Any]]:
+    """Return what was recorded of a token."""
+    return [line for line in AuditLog(team.folder).lines() if line["token"] == name]
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> AuditLog:
+    log = AuditLog(tmp_path)
+    log.prepare()
+    return log
+
+
 def test_each_call_is_recorded_by_the_name_of_its_token_without_content(team: Team) -> None:
     name = next(NAMES)
     secret = team.token(name)
@@ -36,8 +55,7 @@ def test_each_call_is_recorded_by_the_name_of_its_token_without_content(team: Te
     stored = answer_in(post(team.url, secret, tool="store_report", arguments=report))
     post(team.url, secret, tool="get_memory_by_id", arguments={"memory_id": stored["memory_id"]})
     post(team.url, secret, tool="search_reports_specific_chunks", arguments={"query": "when is the launch"})
-    log = AuditLog(team.folder)
-    lines = [line for line in log.lines() if line["token"] == name]
+    log, lines = AuditLog(team.folder), lines_of(team, name)
     assert [line["call"] for line in lines] == ["store_report", "get_memory_by_id", "search_reports_specific_chunks"]
     assert [line["error"] for line in lines] == [None, None, None]
     assert [line["ids"].get("memory_id") for line in lines] == [[stored["memory_id"]], [stored["memory_id"]], None]
@@ -52,15 +70,14 @@ def test_a_call_is_recorded_whatever_it_names_as_an_id(team: Team, value: object
     name = next(NAMES)
     answer = post(team.url, team.token(name), tool="get_memory_by_id", arguments={"memory_id": value})
     assert answer_in(answer)["error"] == "ValidationError"
-    lines = [line for line in AuditLog(team.folder).lines() if line["token"] == name]
-    assert [(line["call"], line["ids"], line["error"]) for line in lines] == [
-        ("get_memory_by_id", {}, "ValidationError")
-    ]
+    [line] = lines_of(team, name)
+    assert (line["call"], line["ids"], line["error"]) == ("get_memory_by_id", {}, "ValidationError")
 
 
 WRITE_LINES = """
 import sys
 from pathlib import Path
+from typing import Any
 from vector_memory.extras.teams.audit import AuditLog
 from vector_memory.domain.callers import Caller, Permission
 
@@ -97,14 +114,12 @@ def log(tmp_path: Path, written: Path) -> AuditLog:
     return copied
 
 
-def test_the_chain_holds_over_several_files_and_processes(tmp_path: Path) -> None:
-    log = AuditLog(tmp_path)
-    log.prepare()
+def test_the_chain_holds_over_several_files_and_processes(tmp_path: Path, empty: AuditLog) -> None:
     writers = [writer(tmp_path, 30) for _ in range(3)]
     assert [process.wait() for process in writers] == [0, 0, 0]
-    assert len(list(log.lines())) == 90
-    assert len(log.files()) > 3
-    assert log.verify().broken is None
+    assert len(list(empty.lines())) == 90
+    assert len(empty.files()) > 3
+    assert empty.verify().broken is None
 
 
 @pytest.mark.parametrize(("file", "line"), [*itertools.product([0, 1], [0, 1, 2])])
@@ -139,18 +154,14 @@ def test_lines_and_files_in_another_order_show(log: AuditLog) -> None:
     assert log.verify().broken
 
 
-def test_a_kill_at_any_moment_leaves_a_log_that_holds_and_goes_on(tmp_path: Path) -> None:
-    log = AuditLog(tmp_path)
-    log.prepare()
+def test_a_kill_at_any_moment_leaves_a_log_that_holds_and_goes_on(tmp_path: Path, empty: AuditLog) -> None:
     for number in range(12):
-        lines = log.verify().lines
+        lines = empty.verify().lines
         killed = writer(tmp_path, 100_000)
-        eventually(lambda lines=lines, number=number: log.verify().lines > lines + number)
+        eventually(lambda lines=lines, number=number: empty.verify().lines > lines + number)
         killed.kill()
         killed.wait()
-        checked = log.verify()
-        assert checked.broken is None
-        assert checked.lines > lines
+        assert empty.verify().broken is None
 
 
 def test_files_are_numbered_so_that_a_clock_that_goes_back_changes_nothing(log: AuditLog) -> None:
@@ -172,12 +183,10 @@ def test_half_a_line_is_told_from_tampering_and_the_next_line_says_that_a_call_i
     before = log.verify().lines
     with place(log).open("ab") as stream:
         stream.write(half)
-    checked = log.verify()
-    assert (checked.broken, checked.unfinished, checked.lines) == (None, True, before)
+    assert facts(log) == (None, True, before, 0)
     log.record(CALLER, "list_sessions", ids={})
     log.record(CALLER, "list_sessions", ids={})
-    checked = log.verify()
-    assert (checked.broken, checked.unfinished, checked.lines, checked.missing) == (None, False, before + 2, 1)
+    assert facts(log) == (None, False, before + 2, 1)
     assert [line.get("missing") for line in log.lines()][-2:] == [1, None]
 
 
@@ -211,18 +220,17 @@ def test_a_full_disk_leaves_no_false_alarm_and_the_next_line_counts_what_is_miss
         log = AuditLog(disk, tmp_path / "key", rotate_bytes)
         log.prepare()
         count = recorded_until_full(log)
-        checked = log.verify()
-        assert (checked.broken, checked.unfinished, checked.lines, checked.missing) == (None, False, count, 0)
+        assert facts(log) == (None, False, count, 0)
         ballast.unlink()
         log.record(CALLER, "list_sessions", ids={})
-        checked = log.verify()
-        assert (checked.broken, checked.unfinished, checked.lines, checked.missing) == (None, False, count + 1, 5)
+        assert facts(log) == (None, False, count + 1, 5)
 
 
 RECORD_TO_A_LIMIT = """
 import resource
 import sys
 from pathlib import Path
+from typing import Any
 from over_http.test_audit import CALLER, AuditLog, recorded_until_full
 
 log, (soft, hard) = AuditLog(Path(sys.argv[1])), resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -233,13 +241,10 @@ log.record(CALLER, "list_sessions", ids={})
 """
 
 
-def test_a_write_that_ends_in_the_middle_leaves_nothing_of_its_line(tmp_path: Path) -> None:
+def test_a_write_that_ends_in_the_middle_leaves_nothing_of_its_line(tmp_path: Path, empty: AuditLog) -> None:
     """The system ends the write at the limit, as it does where a disk is full."""
-    log = AuditLog(tmp_path)
-    log.prepare()
     ended = finished("-c", RECORD_TO_A_LIMIT, tmp_path)
-    checked = log.verify()
-    assert (checked.broken, checked.lines, checked.missing) == (None, int(ended.stdout) + 1, 5)
+    assert facts(empty) == (None, False, int(ended.stdout) + 1, 5)
 
 
 def test_a_lone_surrogate_keeps_no_call_out_of_the_log(team: Team) -> None:
@@ -248,9 +253,8 @@ def test_a_lone_surrogate_keeps_no_call_out_of_the_log(team: Team) -> None:
     params = {"name": "search_reports_specific_chunks", "arguments": {"query": "x"} | arguments, "_meta": ENVELOPE}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
     send_bytes(team.url, team.token(name), "tools/call", params, body)
-    log = AuditLog(team.folder)
-    assert [line["ids"] for line in log.lines() if line["token"] == name] == [{"session_id": ["s\ud800"]}]
-    assert log.verify().broken is None
+    assert [line["ids"] for line in lines_of(team, name)] == [{"session_id": ["s\ud800"]}]
+    assert AuditLog(team.folder).verify().broken is None
 
 
 def resigned(log: AuditLog, key_file: Path) -> None:
@@ -316,15 +320,13 @@ def test_a_key_that_protects_nothing_stops_the_start(
         require_usable(tmp_path, HttpOptions(http=True, data_dir=tmp_path / "data", audit_key=tmp_path / name))
 
 
-def test_without_its_key_nothing_is_recorded_and_nothing_fails(tmp_path: Path) -> None:
-    log = AuditLog(tmp_path)
-    log.prepare()
-    secret = log.key_file.rename(tmp_path / "away")
+def test_without_its_key_nothing_is_recorded_and_nothing_fails(tmp_path: Path, empty: AuditLog) -> None:
+    secret = empty.key_file.rename(tmp_path / "away")
     with pytest.raises(DatabaseError, match="its key cannot be used"):
-        log.record(CALLER, "list_sessions", ids={})
-    secret.rename(log.key_file)
-    log.record(CALLER, "list_sessions", ids={})
-    assert log.verify().missing == 1
+        empty.record(CALLER, "list_sessions", ids={})
+    secret.rename(empty.key_file)
+    empty.record(CALLER, "list_sessions", ids={})
+    assert empty.verify().missing == 1
 
 
 @pytest.mark.anyio
@@ -336,7 +338,7 @@ async def test_resources_and_prompts_are_recorded_with_how_they_ended(team: Team
             await client.read_resource("memory://memories/987654")
         with pytest.raises(MCPError):
             await client.get_prompt("continue_session", {"session_id": "nobody"})
-    lines = [line for line in AuditLog(team.folder).lines() if line["token"] == name]
+    lines = lines_of(team, name)
     assert [(line["call"], line["error"] is None) for line in lines] == [
         ("resources/read", True),
         ("resources/read", False),
@@ -355,9 +357,8 @@ async def test_completions_count_and_are_recorded_without_what_was_typed(team: T
         await client.complete(*asked)
         with pytest.raises(MCPError, match="try again in"):
             await client.complete(*asked)
-    lines = [line for line in AuditLog(team.folder).lines() if line["token"] == name]
+    lines = lines_of(team, name)
     assert [(line["call"], line["error"] is None) for line in lines] == [
-        ("completion/complete", True),
-        ("completion/complete", False),
+        ("completion/complete", is_answered) for is_answered in (True, False)
     ]
     assert "secret" not in json.dumps(lines)

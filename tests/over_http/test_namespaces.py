@@ -5,8 +5,8 @@ import itertools
 import re
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 
@@ -62,12 +62,22 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+Opening = Callable[..., Namespaces]
+
+
 @pytest.fixture
-def spaces(folder: Path) -> Iterator[Namespaces]:
-    """Namespaces that count as idle at once, two of which may be open."""
-    opened = Namespaces(Registry(folder), SETTINGS, idle_seconds=0, most_open=2)
-    yield opened
-    opened.close()
+def opening(folder: Path) -> Iterator[Opening]:
+    """Opens the namespaces; they count as idle at once."""
+    with ExitStack() as opened:
+        yield lambda **limits: opened.enter_context(
+            closing(Namespaces(Registry(folder), SETTINGS, **{"idle_seconds": 0, **limits}))
+        )
+
+
+@pytest.fixture
+def spaces(opening: Opening) -> Namespaces:
+    """Namespaces two of which may be open."""
+    return opening(most_open=2)
 
 
 def test_an_idle_namespace_is_closed_and_opened_again_at_its_next_use(spaces: Namespaces) -> None:
@@ -78,19 +88,17 @@ def test_an_idle_namespace_is_closed_and_opened_again_at_its_next_use(spaces: Na
     assert count(spaces, "red") == 1
 
 
-def test_a_namespace_that_was_just_used_stays_open(folder: Path) -> None:
-    spaces = Namespaces(Registry(folder), SETTINGS)
+def test_a_namespace_that_was_just_used_stays_open(opening: Opening) -> None:
+    spaces = opening(idle_seconds=namespaces.IDLE_SECONDS)
     store(spaces, "red")
     spaces.unload_idle()
     assert spaces.is_open("red")
-    spaces.close()
 
 
-def test_waiting_texts_of_a_namespace_are_stored_without_a_call(folder: Path) -> None:
-    registry = Registry(folder)
-    outbox = outbox_of_memory(registry.address("red"))
+def test_waiting_texts_of_a_namespace_are_stored_without_a_call(opening: Opening) -> None:
+    spaces = opening(idle_seconds=namespaces.IDLE_SECONDS)
+    outbox = outbox_of_memory(spaces.registry.address("red"))
     outbox.add({"memory_type": "input_prompt", "content": "Why?", "session_id": "s"})
-    spaces = Namespaces(registry, SETTINGS)
     spaces.unload_idle()
     assert not spaces.is_open("red")  # which nobody serves yet
     spaces.start_background_work()
@@ -98,11 +106,9 @@ def test_waiting_texts_of_a_namespace_are_stored_without_a_call(folder: Path) ->
     assert [spaces.is_open(name) for name in NAMES] == [False, False, True]
     eventually(outbox.is_empty)
     assert count(spaces, "red") == 1
-    spaces.close()
 
 
-def test_what_has_expired_in_a_namespace_that_nobody_uses_is_erased(folder: Path) -> None:
-    spaces = Namespaces(Registry(folder), SETTINGS, idle_seconds=0)
+def test_what_has_expired_in_a_namespace_that_nobody_uses_is_erased(spaces: Namespaces) -> None:
     store(spaces, "red")
     with spaces.in_use("red"):
         spaces.open("red")
@@ -113,9 +119,8 @@ def test_what_has_expired_in_a_namespace_that_nobody_uses_is_erased(folder: Path
     spaces.start_background_work()
     spaces.unload_idle()
     assert not any(map(spaces.is_open, NAMES))
-    with SessionMemoryStore(Registry(folder).address("red"), SETTINGS, read_only=True) as red:
+    with SessionMemoryStore(spaces.registry.address("red"), SETTINGS, read_only=True) as red:
         assert execute(red, "select content from session_memories") == [("Text.",)]
-    spaces.close()
 
 
 def test_a_namespace_is_not_closed_while_a_call_runs_in_it(spaces: Namespaces) -> None:
@@ -176,9 +181,8 @@ def test_a_namespace_that_opens_slowly_delays_no_other(spaces: Namespaces, monke
     assert count(spaces, "red") == 3
 
 
-def test_nothing_is_lost_while_namespaces_are_opened_and_closed_all_the_time(folder: Path) -> None:
-    spaces = Namespaces(Registry(folder), SETTINGS, idle_seconds=0, most_open=1)
-    stopping = threading.Event()
+def test_nothing_is_lost_while_namespaces_are_opened_and_closed_all_the_time(opening: Opening) -> None:
+    spaces, stopping = opening(most_open=1), threading.Event()
 
     def work(number: int) -> None:
         for turn in range(10):
@@ -188,21 +192,20 @@ def test_nothing_is_lost_while_namespaces_are_opened_and_closed_all_the_time(fol
         while not stopping.is_set():
             spaces.unload_idle()
 
-    closing, threads = threading.Thread(target=close), [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for thread in (closing, *threads):
+    closer, threads = threading.Thread(target=close), [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in (closer, *threads):
         thread.start()
     for thread in threads:
         thread.join()
     stopping.set()
-    closing.join()
+    closer.join()
     assert sum(count(spaces, name) for name in NAMES) == 40
-    spaces.close()
 
 
 def test_a_namespace_that_fails_to_close_harms_no_call_of_another(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    opening: Opening, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spaces = Namespaces(Registry(folder), SETTINGS, idle_seconds=0, most_open=1)
+    spaces = opening(most_open=1)
     with monkeypatch.context() as patched:
         patched.setattr(SessionMemoryStore, "close", lambda _store: 1 / 0)
         store(spaces, "red")
@@ -210,13 +213,13 @@ def test_a_namespace_that_fails_to_close_harms_no_call_of_another(
         spaces.unload_idle()
     assert "ZeroDivisionError" in caplog.text
     assert count(spaces, "red") == 1
-    spaces.close()
 
 
 def test_of_a_namespace_that_does_not_exist_nothing_is_kept(spaces: Namespaces) -> None:
     with pytest.raises(NotFoundError), spaces.in_use("gone"):
         spaces.open("gone")
-    assert not spaces._places
+    with pytest.raises(KeyError):  # as of what nobody ever used
+        spaces.open("gone")
 
 
 def test_nothing_can_be_opened_after_the_end(spaces: Namespaces) -> None:
@@ -227,8 +230,7 @@ def test_nothing_can_be_opened_after_the_end(spaces: Namespaces) -> None:
         store(spaces, "blue")
 
 
-def test_the_server_closes_what_is_idle_by_itself(folder: Path) -> None:
-    spaces = Namespaces(Registry(folder), SETTINGS, idle_seconds=0)
+def test_the_server_closes_what_is_idle_by_itself(spaces: Namespaces) -> None:
     store(spaces, "red")
 
     async def run() -> None:
@@ -237,7 +239,6 @@ def test_the_server_closes_what_is_idle_by_itself(folder: Path) -> None:
         working.cancel()
 
     asyncio.run(run())
-    spaces.close()
 
 
 def test_a_server_that_meets_a_new_folder_waits_for_another_that_writes_there(tmp_path: Path) -> None:
@@ -250,7 +251,6 @@ def test_a_server_that_meets_a_new_folder_waits_for_another_that_writes_there(tm
 
 
 TOKENS = map("operator-{}".format, itertools.count())
-CALLER = Caller(name="ada", namespace="red", permission=Permission.WRITE)
 
 
 @pytest.mark.parametrize("path", ["/readyz", "/metrics"])

@@ -1,32 +1,19 @@
 """The page in a real browser: Debian's Chromium, without a window, driven by Playwright."""
 
-import os
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from from_npm import folder
+from browsing import PHONE, WIDE, browser, needs_axe, needs_chromium, playwright, violations
 from report_page import HOSTILE, WORD
 
-playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright: uv run --group browser pytest")
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium, or set CHROMIUM")
+__all__ = ["browser"]
 
-WIDE, PHONE = {"width": 1200, "height": 900}, {"width": 390, "height": 844}
+pytestmark = needs_chromium
 
 THEMES = [{"viewport": WIDE, "color_scheme": scheme} for scheme in ("light", "dark")]
-AXE = folder("ui") / "node_modules" / "axe-core" / "axe.min.js"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
@@ -240,7 +227,7 @@ def test_a_printed_page_has_the_text_and_no_controls(shown: playwright.Page) -> 
     assert not shown.locator("text=As stored").is_visible()
 
 
-@pytest.mark.skipif(not AXE.exists(), reason="needs axe-core: uv run python tests/from_npm.py ui")
+@needs_axe
 @pytest.mark.parametrize(
     "shown",
     [{"viewport": WIDE, "color_scheme": scheme, "bypass_csp": True} for scheme in ("light", "dark")],
@@ -251,7 +238,6 @@ def test_axe_finds_nothing(shown: playwright.Page) -> None:
         summary.click()
     shown.select_option("#colour", "agent")
     shown.locator("#timeline").focus()
-    shown.add_script_tag(content=AXE.read_text(encoding="utf-8"))
-    assert shown.evaluate("axe.run().then(found => found.violations)") == []
+    assert violations(shown) == []
     opened_memory(shown, 5)
-    assert shown.evaluate("axe.run().then(found => found.violations)") == []
+    assert violations(shown) == []

@@ -87,23 +87,3 @@ def test_the_statistics_count_them_all(server: Server) -> None:
     assert sum(stats["categories"].values()) == 50
     assert stats["categories"]["bug-fix"] == sum(note["category"] == "bug-fix" for note in NOTES)
     assert stats["health_status"] == "healthy"
-
-
-@pytest.mark.usefixtures("receipts")
-def test_the_pages_of_a_search_contain_each_note_once(server: Server) -> None:
-    seen: list[int] = []
-    offset: int | None = 0
-    while offset is not None:
-        page = server.call("search_memories", query="what did we learn", limit=20, offset=offset)
-        assert page["total"] == 50
-        seen += [memory["id"] for memory in page["results"]]
-        offset = page.get("next_offset")
-    assert sorted(seen) == sorted(set(seen))
-    assert len(seen) == 50
-
-
-def test_storing_a_day_twice_stores_nothing_twice(server: Server, receipts: list[dict[str, Any]]) -> None:
-    for note, receipt in zip(NOTES, receipts, strict=True):
-        again = server.call("store_memory", **note)
-        assert (again["success"], again["memory_id"]) == (False, receipt["memory_id"])
-    assert server.call("get_memory_stats")["total_memories"] == 50

@@ -55,23 +55,6 @@ def test_the_specified_tags_are_normalized_and_every_variant_finds_them(tagged: 
     assert found.total == 1
 
 
-@pytest.mark.parametrize(
-    ("tag", "other"),
-    [
-        ("api v1", "api v2"),
-        ("php7", "php8"),
-        ("type:bug", "type:refactor"),
-        ("type:refactor", "refactor"),
-        ("api", "rest api"),
-        ("ui", "web ui"),
-        ("v1.0", "v2.0"),
-    ],
-)
-def test_the_specified_bad_merges_do_not_happen(tagged: TaggedMemories, tag: str, other: str) -> None:
-    assert tagged.store("One.", tags=[tag]).tags == [tag]
-    assert tagged.store("Two.", tags=[other]).tags == [other]
-
-
 def test_a_search_makes_no_tag_canonical(store: SessionMemoryStore) -> None:
     store.tagged.store("One.", tags=["laravel"])
     store.tagged.search("one", tags=["symfony", "Laravel Framework"])
@@ -89,21 +72,6 @@ def test_a_tag_counts_once_for_a_memory_and_never_less(store: SessionMemoryStore
     assert store.tags.weights().weights == {"api v2.0": 0.9102}
     assert store.tags.canonical().tags[0].tag == "api v2.0"
     assert store.tags.unique().tags == []
-
-
-def test_the_same_notes_in_the_same_order_give_the_same_vocabulary(tagged: TaggedMemories) -> None:
-    tags = ["laravel framework", "Laravel", "database", "databases", "unit tests", "unit testing", "api v2", "API 2.0"]
-    receipts = [tagged.store(f"Note {number}.", tags=[tag]) for number, tag in enumerate(tags)]
-    assert [receipt.tags[0] for receipt in receipts] == [
-        "laravel framework",
-        "laravel framework",
-        "database",
-        "database",
-        "unit tests",
-        "unit tests",
-        "api v2",
-        "api v2",
-    ]
 
 
 def test_the_same_content_is_refused_with_its_id(store: SessionMemoryStore) -> None:

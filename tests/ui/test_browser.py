@@ -1,8 +1,6 @@
 """The page in a real browser: Debian's Chromium, without a window, driven by Playwright."""
 
-import os
 import re
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,8 +10,8 @@ from urllib.parse import urlencode
 
 import pytest
 
+from browsing import AXE, PHONE, WIDE, browser, needs_axe, needs_chromium, playwright, violations
 from engines import execute
-from from_npm import folder
 from inside import storage_of
 from other_process import OtherProcess
 from over_http.conftest import serving as team_serving
@@ -32,12 +30,10 @@ from vector_memory.store import SessionMemoryStore
 from vector_memory.upkeep.doctor.report import Report, fine, fixable
 from waiting import eventually
 
-playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright: uv run --group browser pytest")
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium, or set CHROMIUM")
+__all__ = ["browser"]
 
-WIDE, PHONE = {"width": 1200, "height": 900}, {"width": 390, "height": 844}
-AXE = folder("ui") / "node_modules" / "axe-core" / "axe.min.js"
+pytestmark = needs_chromium
+
 MANY = 260
 PAGES = (
     *("#/", "#/memories", "#/memories?session=s&charts=shown", "#/memory/1", "#/review"),
@@ -72,14 +68,6 @@ ATTACK = """async base => {
 LABELS = "marks => marks.map(mark => mark.getAttribute('aria-label'))"
 
 Shown = Any
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
@@ -149,6 +137,11 @@ def visit(shown: Shown, address: str) -> None:
     shown.wait_for_selector(next((there for part, there in ready.items() if part in address), ".entry, .figures"))
 
 
+def store_notes(store: SessionMemoryStore, count: int) -> None:
+    for number in range(count):
+        store.store_memory("working_memory", f"Note {number}.", agent_id="a", session_id="s")
+
+
 def names(shown: Shown) -> list[str]:
     return [text.strip() for text in shown.locator(".entry .name").all_inner_texts()]
 
@@ -198,8 +191,7 @@ def test_home_says_what_the_doctor_found_and_what_to_do(
 def test_what_another_process_stores_appears_at_once_and_nothing_on_the_screen_moves(
     store: SessionMemoryStore, ui: Ui, opening: Callable[..., Shown], tmp_path: Path
 ) -> None:
-    for number in range(MANY):
-        store.store_memory("working_memory", f"Note {number}.", agent_id="a", session_id="s")
+    store_notes(store, MANY)
     shown = opening(ui)
     visit(shown, "#/memories")
     assert names(shown)[0] == f"Note {MANY - 1}."
@@ -240,8 +232,7 @@ def test_home_follows_agents_that_store_faster_than_it_is_answered(
 def test_of_a_long_list_only_what_is_visible_is_drawn(
     store: SessionMemoryStore, ui: Ui, opening: Callable[..., Shown]
 ) -> None:
-    for number in range(MANY):
-        store.store_memory("working_memory", f"Note {number}.", agent_id="a", session_id="s")
+    store_notes(store, MANY)
     shown = opening(ui)
     visit(shown, "#/memories")
     shown.evaluate("scrollTo(0, document.body.scrollHeight)")
@@ -421,8 +412,7 @@ def test_a_selection_has_a_timeline_and_a_map_whose_marks_lead_to_the_memories(s
 def test_marks_that_are_too_many_are_joined_and_say_how_many_they_are(
     store: SessionMemoryStore, ui: Ui, opening: Callable[..., Shown], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for number in range(40):
-        store.store_memory("working_memory", f"Note {number}.", agent_id="a", session_id="s")
+    store_notes(store, 40)
 
     monkeypatch.setattr(building, "SCRIPT", building.SCRIPT.replace("MOST_MARKS_DRAWN = 4000", "MOST_MARKS_DRAWN = 5"))
     shown = opening(ui, bypass_csp=True)
@@ -539,14 +529,6 @@ def test_a_question_can_be_asked_at_home(shown: Shown) -> None:
     assert shown.input_value("#question") == "writer"
 
 
-def test_why_says_what_became_of_a_memory_that_was_expected(shown: Shown) -> None:
-    visit(shown, "#/search?q=writer&view=why&kind=knowledge_base")
-    shown.fill("#missed", "2")
-    shown.press("#missed", "Enter")
-    playwright.expect(shown.locator(".notice")).to_contain_text("It waits a second. Observation 2")
-    assert "outside the filters" in shown.inner_text(".notice")
-
-
 def test_one_sentence_says_why_and_a_memory_is_chosen_by_its_words(shown: Shown) -> None:
     visit(shown, "#/search?q=never sleeping writers&view=why")
     shown.fill("#missed", "a second")
@@ -612,22 +594,6 @@ def test_what_a_filter_shows_is_deleted_together_and_can_be_undone(
     shown.click(".toast button")
     playwright.expect(shown.locator(".toast")).to_have_count(0)
     assert store.count_memories() == 8
-
-
-class TestSoon:
-    """A deletion that cannot be taken back for long."""
-
-    @pytest.fixture
-    def undo_seconds(self) -> float:
-        return 1.0
-
-    def test_a_memory_is_deleted_though_the_page_was_closed(self, shown: Shown, filled: SessionMemoryStore) -> None:
-        visit(shown, "#/memory/3")
-        shown.click("text=Delete …")
-        shown.locator("dialog .danger").click()
-        shown.wait_for_selector(".toast")
-        shown.close()
-        eventually(lambda: filled.count_memories() == 3)
 
 
 def test_a_page_that_only_reads_offers_no_changes(filled: SessionMemoryStore, opening: Callable[..., Shown]) -> None:
@@ -782,8 +748,7 @@ def test_somebody_signs_in_at_a_server_for_teams_with_a_token(browser: Any, tmp_
             context.set_default_timeout(30_000)
             with_axe = browser.new_context(viewport=PHONE, bypass_csp=True).new_page()
             with_axe.goto(page.url)
-            with_axe.add_script_tag(content=AXE.read_text(encoding="utf-8"))
-            assert with_axe.evaluate("axe.run().then(found => found.violations)") == []
+            assert violations(with_axe) == []
         page.fill("#token", "vm_guessed")
         page.press("#token", "Enter")
         page.wait_for_selector("text=This token is not valid")
@@ -795,7 +760,7 @@ def test_somebody_signs_in_at_a_server_for_teams_with_a_token(browser: Any, tmp_
         context.close()
 
 
-@pytest.mark.skipif(not AXE.exists(), reason="needs axe-core: uv run python tests/from_npm.py ui")
+@needs_axe
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(filled: SessionMemoryStore, ui: Ui, opening: Callable[..., Shown], scheme: str) -> None:
     del filled
@@ -805,7 +770,5 @@ def test_axe_finds_nothing(filled: SessionMemoryStore, ui: Ui, opening: Callable
         visit(shown, address)
         if "/memory/" in address:
             shown.click("text=Edit …")
-        shown.add_script_tag(content=AXE.read_text(encoding="utf-8"))
-        found = shown.evaluate("axe.run().then(found => found.violations)")
-        said += [(address, one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found]
+        said += [(address, one["id"], [node["html"][:200] for node in one["nodes"]]) for one in violations(shown)]
     assert said == []

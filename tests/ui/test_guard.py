@@ -60,16 +60,6 @@ def test_a_foreign_page_reaches_nothing_even_with_the_cookie(ui: Ui, headers: di
         assert ui.ask(path, **headers).status_code == status
 
 
-def test_a_request_that_writes_needs_the_header_that_only_the_page_sends(ui: Ui, store: SessionMemoryStore) -> None:
-    number = store.store_memory("input_prompt", "Keep this.", session_id="s").memory_id
-    path = f"api/memories/{number}/deletion"
-    ui.enter()
-    assert ui.ask(path, "PUT").status_code == 403
-    assert ui.get("state")["deleting"] == {}
-    assert ui.ask(path, "OPTIONS").status_code == 403
-    assert ui.ask(path, "PUT", **{"x-vector-memory": "page"}).status_code == 200
-
-
 def test_every_answer_forbids_foreign_scripts_frames_and_caches(ui: Ui) -> None:
     ui.enter()
     for path in ("", "api/home", "nothing", "api/memories/99"):
