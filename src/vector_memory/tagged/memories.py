@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, TypeVar, Unpack
 
@@ -45,29 +45,20 @@ NO_TAG = ("!",)
 RECENT_DAYS = 7
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class TaggedMemories:
-    """Stores, finds and clears at most `limit` tagged memories.
+    """Stores, finds and clears at most `_limit` tagged memories.
 
-    Only reading a memory by its id counts as using it, so `coarse` does not have to count what it finds.
+    Only reading a memory by its id counts as using it, so `_coarse` does not have to count what it finds.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        vocabulary: Vocabulary,
-        writer: MemoryWriter,
-        coarse: Search,
-        documents: Documents,
-        deletion: Deletion,
-        limit: int,
-    ) -> None:
-        self._storage = storage
-        self._vocabulary = vocabulary
-        self._writer = writer
-        self._coarse = coarse
-        self._documents = documents
-        self._deletion = deletion
-        self._limit = limit
+    _storage: Storage
+    _vocabulary: Vocabulary
+    _writer: MemoryWriter
+    _coarse: Search
+    _documents: Documents
+    _deletion: Deletion
+    _limit: int
 
     def store(
         self,
