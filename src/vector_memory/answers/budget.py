@@ -95,7 +95,8 @@ class ResponseBudget:
         while True:
             budget = self._with_room(room)
             answer = build(budget)
-            answer = noted(answer, budget._shortened)  # noqa: SLF001 - one of our own
+            if budget._shortened:  # noqa: SLF001 - one of our own
+                answer = noted(answer, budget._shortened)  # noqa: SLF001 - one of our own
             excess = size(answer) - most
             if excess <= 0 or not room:
                 return answer if excess <= 0 else bounded(answer, most)
@@ -193,10 +194,10 @@ class ResponseBudget:
 
     def packed(self, found: Sequence[R], results: list[R], page: Page, *, more: bool) -> "Packed[R]":
         """Return the page with the `results` of `found` that fit. `more`: further results follow."""
-        omitted = self.omissions(found, results)
         # A first result that fits into no answer is listed in `omitted`, and the next page starts after it.
         following = page.offset + max(1, len(results))
         left_out = len(found) - len(results)
+        omitted = self.omissions(found, results) if left_out else []
         return Packed(results, omitted, following if left_out or more else None, left_out)
 
     def omissions(self, items: Sequence[R], kept: Sequence[R]) -> list[Omitted]:

@@ -138,9 +138,12 @@ class StoreMemoryResult(Result):
     expires_at: Time | None = unless_empty()
 
 
+LOW = Trust.LOW.level
+
+
 def low(level: object) -> object:
     """Return what an answer says of a stored level of trust: only that it is low."""
-    return (Trust.LOW if level == Trust.LOW.level else None) if isinstance(level, int) else level
+    return (Trust.LOW if level == LOW else None) if isinstance(level, int) else level
 
 
 Low = Annotated[Literal["low"] | None, BeforeValidator(low)]

@@ -65,14 +65,12 @@ class ModelTokenizer:
         self._tokenizer.no_padding()
         self._reads_words_alone = isinstance(self._tokenizer.pre_tokenizer, BertPreTokenizer)
         self._known: dict[str, Sequence[Span]] = {}
+        self.token = self._tokenizer.id_to_token
+        """Returns the text of a token in the vocabulary; None if there is no such token."""
         _encoding_of(self._tokenizer.encode_batch, UNUSUAL)
         self.special = self._tokenizer.encode("").ids
         if len(self.special) != SPECIAL_TOKENS:
             raise model.unusable(TOKENIZER_FILE, "must put one token before a text and one after it")
-
-    def token(self, number: int) -> str | None:
-        """Return the text of a token in the vocabulary; None if there is no such token."""
-        return self._tokenizer.id_to_token(number)
 
     def tokens(self, text: str, longest: int) -> Tokens:
         """Return the first `longest` tokens of a text between the special ones."""

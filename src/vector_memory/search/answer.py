@@ -16,7 +16,7 @@ from vector_memory.domain import LATEST, LINES, MemoryKind, Page, Scope, SearchM
 from vector_memory.errors import ValidationError
 from vector_memory.search import copies, judge
 from vector_memory.search.latency import SearchTimer
-from vector_memory.search.later import SHORT_BYTES, SHORT_TOKENS, LaterFields, beside, neighbours_of, with_field
+from vector_memory.search.later import SHORT_BYTES, SHORT_TOKENS, LaterFields, beside, neighbours_of
 from vector_memory.search.messages import better_but_superseded, with_counts
 from vector_memory.search.rank import GROWTH, Hit
 from vector_memory.search.retrieval import MAX_DEPTH, NOTHING_AHEAD, Ahead, Expected, Retrieval, Retriever
@@ -310,8 +310,12 @@ class Search:
 
     def _beside(self, later: LaterFields, superseded: mapping.Superseded, evidence: EvidenceOf) -> LaterFields:
         """Return the fields of results that stand beside their texts."""
-        later = with_field(later, "superseded_by", superseded.by)
-        return with_field(later, "evidence", self._evidence(evidence))
+        fields = {"superseded_by": superseded.by, "evidence": self._evidence(evidence) if evidence else {}}
+        numbers = later.keys() | {number for values in fields.values() for number in values}
+        return {
+            number: {**later.get(number, {}), **{name: values.get(number, []) for name, values in fields.items()}}
+            for number in numbers
+        }
 
     def _with_hits(self, kind: type[H], ranked: RankedPage, page: Page) -> H:
         found, around = ranked.found, ranked.neighbours

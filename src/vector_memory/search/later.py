@@ -110,11 +110,6 @@ def later_fields(
     return {number: fields_of(newer, given) for number, newer in found.items()}
 
 
-def with_field(later: LaterFields, name: str, values: Mapping[int, list[Any]]) -> LaterFields:
-    """Add a field to those of memories."""
-    return {number: {**later.get(number, {}), name: values.get(number, [])} for number in later.keys() | values.keys()}
-
-
 @read
 def newer_memories(
     reader: Reader, memory_ids: Sequence[int], scope: Scope, characters: int

@@ -123,10 +123,6 @@ def prepare(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
     Raises ValidationError, EmbeddingUnavailableError.
     """
     check_text("query", query, MAX_QUERY)
-    return _prepared(query, model, mode)
-
-
-def _prepared(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
     terms = None if mode is SearchMode.VECTOR else query_terms(query)
     plain: Mapping[str, str] = {} if terms is None else plain_words(query)
     if mode is SearchMode.KEYWORD:
@@ -148,7 +144,7 @@ def _prepared(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
         parts = parts_of(query, model.token_spans(query)) if states is not None and calibration.answers else ()
         return Question(
             vector, terms, calibration=calibration, weight=weight, states=states, plain=plain, text=query, parts=parts,
-            reworded=lambda respelt: _prepared(with_spellings(query, respelt), model, mode),
+            reworded=lambda respelt: prepare(with_spellings(query, respelt), model, mode),
         )  # fmt: skip
     except EmbeddingUnavailableError as error:
         if mode is SearchMode.VECTOR:

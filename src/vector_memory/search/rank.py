@@ -359,8 +359,8 @@ class Ranking:
         with_words = NO_ENTRIES if words is None else words.entries
         measured = Measured(np.full(len(units.ids), np.nan), with_words)
         if self._question.vector is not None:
-            wanted = Goal(count, 0 if words is None else depth, memories)
-            weight, measured = self._measured(self._question.vector, wanted)
+            in_addition = 0 if words is None else depth
+            weight, measured = self._measured(self._question.vector, count, in_addition, memories=memories)
         compared = np.flatnonzero(~np.isnan(measured.cosines))
         entries = np.concatenate([compared, measured.lacking])
         similarities, ids, owners = measured.cosines[entries], units.ids[entries], units.owners_of(entries)
@@ -385,8 +385,11 @@ class Ranking:
         closest = clipped(float(near.max())) if len(near) else None
         return SearchHits(hits, closest, measured.partial, None if words is None else words.covered, weight)
 
-    def _measured(self, query: Vectors, goal: "Goal") -> tuple[float, Measured]:
-        """Return the weight of cosines, and the cosines of all units, or of enough for the goal."""
+    def _measured(self, query: Vectors, count: int, nearest: int, *, memories: bool) -> tuple[float, Measured]:
+        """Return the weight of cosines, and the cosines of all units, or of enough for the `count` best (see `best`).
+
+        `nearest`: number of nearest units to find in addition.
+        """
         most = MAX_EXACT_UNITS if self._scope.session_id is None else MAX_EXACT_UNITS_OF_SESSION
         if not self._method.iterative or self.units.count <= most:
             cosines = self._exact(query)
@@ -395,11 +398,11 @@ class Ranking:
             return self._weight_while(lacking), Measured(cosines, lacking)
         weight = self._weight_while(self._lacking)
         limit = max(self._method.batch, MIN_COMPARED // (1 if self._words is None else 2))
-        limit = min(MAX_COMPARED, max(limit, 2 * PASSAGES_PER_UNIT * (goal.number + goal.nearest)))
+        limit = min(MAX_COMPARED, max(limit, 2 * PASSAGES_PER_UNIT * (count + nearest)))
         while True:
             cosines, complete = self._likeliest_cosines(query, limit, weight)
             near = np.flatnonzero(~np.isnan(cosines))
-            is_enough = complete or len(np.unique(self.units.owners_of(near) if goal.memories else near)) >= goal.number
+            is_enough = complete or len(np.unique(self.units.owners_of(near) if memories else near)) >= count
             if is_enough or limit >= MAX_COMPARED:
                 return weight, Measured(cosines, self._lacking, not is_enough)
             limit = min(MAX_COMPARED, limit * GROWTH)
@@ -502,17 +505,6 @@ class Ranking:
         return len(np.union1d(entries[question.calibration.are_strong(similarities, shares[entries])], by_words))
 
 
-class Goal(NamedTuple):
-    """What to find: the `number` best units, or with `memories` the `number` memories with the best units.
-
-    `nearest`: number of nearest units to find in addition.
-    """
-
-    number: int
-    nearest: int = 0
-    memories: bool = False
-
-
 class WordWeights:
     """The value of words in terms of cosines: implements `storage.queries.candidates.Weights`."""
 
@@ -524,11 +516,8 @@ class WordWeights:
         gains = np.where(np.append(units.inside, False), np.float32(0), np.float32(-np.inf))
         if words is not None:
             gains[words.entries] = words.shares[words.entries] * ((1 - weight) / weight)
-        self._gains = units.by_id(gains)
-
-    def of(self, unit_ids: Numbers) -> Vectors:
-        """Return the values for passages, given the ids of their units."""
-        return self._gains(unit_ids)
+        self.of = units.by_id(gains)
+        """Returns the values for passages, given the ids of their units."""
 
     def best(self, count: int) -> Numbers:
         """Return the ids of the units with the highest values."""
@@ -556,9 +545,9 @@ def best_of_memories(
     return first, nearest[places]
 
 
-def with_stored_on(found: SearchHits, reader: Reader, scope: Scope, day: str | None, *, memories: bool) -> SearchHits:
+def with_stored_on(found: SearchHits, reader: Reader, scope: Scope, day: str, *, memories: bool) -> SearchHits:
     """Add what was stored on a day, in this order, unless the scope has times of its own; each matches."""
-    if day is None or scope.created_after or scope.created_before:
+    if scope.created_after or scope.created_before:
         return found
     units, _ = reader.vectors.candidates.indexed(replace(scope, created_after=day, created_before=day), [])
     entries = np.flatnonzero(units.inside)

@@ -12,7 +12,6 @@ import numpy as np
 
 from vector_memory.domain import ANY, STORED, TRAITS, MemoryKind, Page, Scope, SearchMode
 from vector_memory.domain.times import microseconds
-from vector_memory.domain.validation import MAX_QUERY, check_text
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.token_states import Compared, States, compare
 from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError, ValidationError
@@ -176,7 +175,6 @@ class Retriever:
 
         Removes dates within the scope's time. Raises ValidationError, EmbeddingUnavailableError.
         """
-        check_text("query", query, MAX_QUERY)
         question = prepare(without_dates(query, scope), self._model, mode or self._mode)
         return question if self._compares_tokens else replace(question, states=None)
 
@@ -331,8 +329,9 @@ class Retrieval:
             raise ValidationError(f"A search needs one memory_type: {', '.join(MemoryKind)}.")
         ranking = self._ranking = self._ranking or self._ranked()
         if (question := self.question.states) is None:
-            found, place = ranking.best(count, max(DEPTH, count), memories=memories), (self.reader, self.scope)
-            found = rank.with_stored_on(found, *place, self.question.day, memories=memories)
+            found = ranking.best(count, max(DEPTH, count), memories=memories)
+            if day := self.question.day:
+                found = rank.with_stored_on(found, self.reader, self.scope, day, memories=memories)
             return self._known(found._replace(hits=found.hits[:count]), self.scope.kind)
         wanted = LATE_UNITS if memories else max(count, LATE_UNITS)
         units = ranking.best(wanted, max(DEPTH, wanted))
