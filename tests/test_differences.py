@@ -2,7 +2,7 @@
 
 import pytest
 
-from vector_memory.reading.review import MOST, changed, differing
+from vector_memory.reading.review import MOST, differing, what_changed
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_of_many_differences_the_ones_with_most_words_in_common_are_named() -> N
 def test_of_two_texts_the_sentences_that_changed_are_in_pieces() -> None:
     older = "Intro. The server listens on port 8080. It is fast."
     newer = "# News\n\nSince May the server listens on port 9090. It is fast."
-    assert changed(older, newer) == [
+    assert what_changed(older, newer) == [
         ("The ", "Since May the "),
         ("server listens on port ", "server listens on port "),
         ("8080. ", "9090. "),
@@ -56,7 +56,7 @@ def test_of_two_texts_the_sentences_that_changed_are_in_pieces() -> None:
 
 
 def test_a_heading_that_changed_is_no_sentence() -> None:
-    pieces = changed("# Staging database\n\nIt has port 5432.", "# Staging database moved\n\nIt has port 5433.")
+    pieces = what_changed("# Staging database\n\nIt has port 5432.", "# Staging database moved\n\nIt has port 5433.")
     assert pieces == [("It has port ", "It has port "), ("5432. ", "5433. ")]
 
 
@@ -64,4 +64,4 @@ def test_a_heading_that_changed_is_no_sentence() -> None:
     ("older", "newer"), [("It is fast.", "It is fast."), ("Tea is hot.", "Logs are long."), ("", "x")]
 )
 def test_texts_without_a_sentence_that_changed_have_no_pieces(older: str, newer: str) -> None:
-    assert changed(older, newer) == []
+    assert what_changed(older, newer) == []

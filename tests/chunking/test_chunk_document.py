@@ -47,18 +47,6 @@ def test_a_document_that_fits_names_the_headings_that_enclose_all_of_it(text: st
     assert [chunk.headings for chunk in cut(text)] == [headings]
 
 
-def test_a_new_heading_closes_every_deeper_or_equal_one() -> None:
-    text = "".join(f"{heading}\n{PROSE}\n" for heading in ("# A", "### B", "## C", "###### D", "## E", "# F"))
-    assert paths(text) == [
-        ("# A",),
-        ("# A", "### B"),
-        ("# A", "## C"),
-        ("# A", "## C", "###### D"),
-        ("# A", "## E"),
-        ("# F",),
-    ]
-
-
 @pytest.mark.parametrize(
     "invisible", ['<a id="top"></a>', "<!-- made by a script\n\n# not a heading -->", '<A name="b"/>\n']
 )
@@ -71,11 +59,6 @@ def test_comments_and_anchors_above_a_heading_are_part_of_its_chunk(invisible: s
 @pytest.mark.parametrize("visible", ["See <!-- note --> this", "> <!-- quoted -->", "<a href='x'>link</a>"])
 def test_what_a_reader_sees_above_a_heading_is_not_part_of_its_chunk(visible: str) -> None:
     assert cut(f"# T\n\n{PROSE}\n\n## S\n\n{visible}\n\n# A\n\nmore", size=20)[-1].text == "# A\n\nmore"
-
-
-def test_text_before_the_first_heading_has_no_path() -> None:
-    first, *_ = cut(f"{PROSE}\n# A\n{PROSE}")
-    assert (first.headings, first.level, first.kind) == ((), 0, "text")
 
 
 def test_a_path_joins_whole_headings_and_keeps_their_marks() -> None:
@@ -204,12 +187,6 @@ def test_a_table_is_cut_between_its_rows() -> None:
 )
 def test_text_is_cut_at_blank_lines_then_lines_then_sentences_then_words(text: str, expected: list[str]) -> None:
     assert [chunk.text for chunk in cut(text, size=7)] == expected
-
-
-def test_a_word_longer_than_a_chunk_is_cut_between_characters() -> None:
-    chunks = chunk_document("x" * 100 + "y" * 100, len, 40, 0)
-    assert "".join(chunk.text for chunk in chunks) == "x" * 100 + "y" * 100
-    assert max(len(chunk.text) for chunk in chunks) <= 40
 
 
 def test_neighbours_of_one_section_share_whole_words_up_to_the_overlap() -> None:

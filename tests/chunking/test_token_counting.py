@@ -110,11 +110,11 @@ def test_an_endless_word_that_the_model_cannot_read_still_counts_by_its_length(
 
 
 @given(st.lists(st.text(max_size=30), max_size=30).map(" ".join), st.integers(1, 200))
-def test_counting_in_slices_changes_no_count_of_ordinary_words(
+def test_countingin_slices_changes_no_count_of_ordinary_words(
     token_spans: Callable[[str], list[Span]], text: str, repeats: int
 ) -> None:
     text = f"{text}. The quick brown fox, it's 12345 times. " * repeats
-    assert tokens._in_slices(lambda part: len(token_spans(part)))(text) == len(token_spans(text))
+    assert tokens.in_slices(lambda part: len(token_spans(part)))(text) == len(token_spans(text))
 
 
 @pytest.mark.usefixtures("cache")
@@ -146,7 +146,7 @@ def test_special_tokens_in_a_text_count_as_the_plain_text_they_are(cl100k: token
 
 @needs_cl100k
 @given(st.lists(st.text(max_size=30), max_size=30).map(" ".join), st.integers(1, 200))
-def test_counting_in_slices_changes_no_count_of_cl100k_base(
+def test_countingin_slices_changes_no_count_of_cl100k_base(
     cl100k: tokens.TokenCounter, text: str, repeats: int
 ) -> None:
     text = f"{text}. The quick brown fox, it's 12345 times. " * repeats
@@ -161,7 +161,7 @@ def test_half_a_million_times_one_character_can_be_counted(cl100k: tokens.TokenC
 
 @needs_cl100k
 def test_the_encoding_is_loaded_from_a_copy_of_the_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tokens._cache_folder()
+    folder = tokens.cache_folder()
     assert folder is not None
     shutil.copy(folder / CL100K_FILE, tmp_path / CL100K_FILE)
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -203,16 +204,13 @@ def test_the_toy_model_needs_no_weights_and_any_dimensions():
 
 
 def test_another_dimension_than_the_models_is_refused_and_the_right_one_named():
-    with pytest.raises(ConfigurationError, match="set VECTOR_MEMORY_EMBEDDING_DIM=384"):
-        load_embedder(Settings(embedding_model="sentence-transformers/all-MiniLM-L6-v2", embedding_dim=768))
-
-
-def test_a_wrong_dimension_makes_the_model_unavailable_with_the_same_advice():
-    model = EmbeddingModel(
-        lambda: load_embedder(Settings(embedding_model="sentence-transformers/all-MiniLM-L6-v2", embedding_dim=768))
-    )
-    with pytest.raises(EmbeddingUnavailableError, match="set VECTOR_MEMORY_EMBEDDING_DIM=384"):
-        model.embed(["lease"])
+    load = partial(load_embedder, Settings(embedding_model="sentence-transformers/all-MiniLM-L6-v2", embedding_dim=768))
+    for use, error in (
+        (load, ConfigurationError),
+        (partial(EmbeddingModel(load).embed, ["a"]), EmbeddingUnavailableError),
+    ):
+        with pytest.raises(error, match="set VECTOR_MEMORY_EMBEDDING_DIM=384"):
+            use()
 
 
 def test_an_idle_engine_is_unloaded_and_loaded_again_at_the_next_use():

@@ -128,13 +128,3 @@ def test_an_exact_name_is_found_though_the_meaning_is_far_and_says_where_it_came
         assert first.similarity is not None
         assert store.search_chunks("report", HERE, Page(limit=1), mode="keyword").results[0].chunk_id == first.chunk_id
         assert store.search_chunks("filler", HERE, Page(limit=1), mode="vector").results[0].sources == ["vector"]
-
-
-def test_a_search_by_words_does_not_find_units_without_them(tmp_path: Path) -> None:
-    with open_store(tmp_path / "memory.db") as store:
-        store.store_memory("report", "the proxy was cold", session_id="s1")
-        answer = store.search_chunks("warm", HERE, Page(limit=5), mode="keyword")
-        assert answer.results == []
-        assert "contains any of these words" in (answer.message or "")
-        found = store.search_chunks("proxies", HERE, Page(limit=5), mode="keyword").results
-        assert [(chunk.similarity, chunk.sources) for chunk in found] == [(None, ["keyword"])]

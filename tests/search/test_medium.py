@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from vector_memory.domain import Page, Scope
 from vector_memory.errors import ValidationError
-from vector_memory.search.copies import MatchedSection, Section, rank_sections, sections_of
+from vector_memory.search.copies import MatchedSection, MemorySection, rank_sections, sections_of
 from vector_memory.search.rank import Hit
 from vector_memory.storage.records import ChunkOutline
 from vector_memory.store import SessionMemoryStore
@@ -69,7 +69,9 @@ def hit(number: int, score: float, similarity: float | None = 0.5) -> Hit:
 
 @given(st.lists(st.integers(1, 12), unique=True), st.randoms(use_true_random=False))
 def test_sections_are_ranked_by_the_mean_of_their_matches(ids: list[int], source: object) -> None:
-    sections = [Section(1, (str(first),), (first, first + 1, first + 2), first, first + 3) for first in (1, 4, 7, 10)]
+    sections = [
+        MemorySection(1, (str(first),), (first, first + 1, first + 2), first, first + 3) for first in (1, 4, 7, 10)
+    ]
     ranked = rank_sections(sections, [hit(number, source.random()) for number in ids])  # type: ignore[attr-defined]
     assert {chunk_id for found in ranked for chunk_id in found.section.chunk_ids} >= set(ids)
     means = [sum(match.score for match in found.hits) / len(found.hits) for found in ranked]
@@ -78,12 +80,12 @@ def test_sections_are_ranked_by_the_mean_of_their_matches(ids: list[int], source
 
 
 def test_a_section_counts_as_merged_from_three_of_five_matching_chunks() -> None:
-    section = Section(1, (), (1, 2, 3, 4, 5), 0, 9)
+    section = MemorySection(1, (), (1, 2, 3, 4, 5), 0, 9)
     assert [MatchedSection(section, (hit(1, 0.5),) * count).match_ratio for count in (2, 3)] == [0.4, 0.6]
 
 
 def test_the_similarity_of_a_section_is_the_mean_of_those_chunks_that_have_one() -> None:
-    section = Section(1, (), (1, 2, 3), 0, 9)
+    section = MemorySection(1, (), (1, 2, 3), 0, 9)
     assert MatchedSection(section, (hit(1, 0.9, 0.2), hit(2, 0.1, 0.6), hit(3, 0.1, None))).similarity == 0.4
     assert MatchedSection(section, (hit(1, 0.9, None),)).similarity is None
 

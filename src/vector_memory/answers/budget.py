@@ -95,8 +95,7 @@ class ResponseBudget:
         while True:
             budget = self._with_room(room)
             answer = build(budget)
-            if budget._shortened:  # noqa: SLF001 - one of our own
-                answer = noted(answer, budget._shortened)  # noqa: SLF001 - one of our own
+            answer = noted(answer, budget._shortened)  # noqa: SLF001 - one of our own
             excess = size(answer) - most
             if excess <= 0 or not room:
                 return answer if excess <= 0 else bounded(answer, most)

@@ -73,9 +73,8 @@ class Form:
             if result.observations:
                 emptied |= {"observations": []} if result.memory_id in noted else {}
                 noted.add(result.memory_id)
-            left_out |= (
-                {"content_start"} if isinstance(result, models.FoundChunk) and result.content_end is None else set()
-            )
+            if isinstance(result, models.FoundChunk) and result.content_end is None:
+                left_out.add("content_start")
             results.append(result.model_copy(update=dict.fromkeys(left_out) | emptied))
             seen.add(result.memory_id)
         if all(map(has_title_in_path, answer.results)):

@@ -13,7 +13,7 @@ from vector_memory.errors import ValidationError
 from vector_memory.reading.documents import AccessRecorder
 from vector_memory.search import Retriever, SearchTimer
 from vector_memory.search.answer import COARSE, copies_of
-from vector_memory.search.copies import RUN, folded, whole_runs
+from vector_memory.search.copies import RUN, whole_runs, without_copies
 from vector_memory.search.judge import judged
 from vector_memory.search.messages import NO_CLOSE_MATCH, NO_MATCH, cut_short, with_counts
 from vector_memory.search.rank import Hit
@@ -104,7 +104,7 @@ class Changes:
                 ranked = find_among(retrievals, whole_runs(page.limit + RUN), memories=True)
                 matches = judged(ranked, question)
                 if self._retriever.folds(scope, page):
-                    matches = folded(matches, copies_of(COARSE, reader, matches, page.limit, ranked.origins))
+                    matches = without_copies(matches, copies_of(COARSE, reader, matches, page.limit, ranked.origins))
                 hits = [hit for hit in matches if hit.match != "weak"][: page.limit]
                 left_out = min(page.limit, len(matches)) - len(hits)
                 memories = reader.memories.get_all([hit.id for hit in hits])

@@ -67,7 +67,7 @@ class Review:
         pairs = {line.id: line.later.id for line in found.lines if line.later}
         with self._storage.read() as reader:
             texts = {number: one.content for number, one in reader.memories.get_all([*pairs, *pairs.values()]).items()}
-        compared = {older: changed(texts.get(older, ""), texts.get(newer, "")) for older, newer in pairs.items()}
+        compared = {older: what_changed(texts.get(older, ""), texts.get(newer, "")) for older, newer in pairs.items()}
         return PeoplesReview(
             **dict(found), held=held, changed={number: each for number, each in compared.items() if each}
         )
@@ -215,7 +215,7 @@ def clipped_to(text: str) -> str:
 LONGEST_SENTENCE = 1_000
 
 
-def changed(older: str, newer: str) -> list[tuple[str, str]]:
+def what_changed(older: str, newer: str) -> list[tuple[str, str]]:
     """Return the most alike of the sentences that only one text has, in pieces, as `PeoplesReview` has them."""
     texts = [[one.strip() for one in SENTENCE.split(text)[:FACTS_COMPARED]] for text in (older, newer)]
     texts = [[one for one in own if not one.startswith("#")] for own in texts]  # headings are no sentences

@@ -16,7 +16,7 @@ from vector_memory.domain import LATEST, LINES, MemoryKind, Page, Scope, SearchM
 from vector_memory.errors import ValidationError
 from vector_memory.search import copies, judge
 from vector_memory.search.latency import SearchTimer
-from vector_memory.search.later import SHORT_BYTES, SHORT_TOKENS, LaterFields, beside, neighbours_of
+from vector_memory.search.later import SHORT_BYTES, SHORT_TOKENS, LaterFields, neighbours_of, with_neighbours
 from vector_memory.search.messages import better_but_superseded, with_counts
 from vector_memory.search.rank import GROWTH, Hit
 from vector_memory.search.retrieval import MAX_DEPTH, NOTHING_AHEAD, Ahead, Expected, Retrieval, Retriever
@@ -131,7 +131,7 @@ def results_for(
             places = copies_of(grain, reader, found, needed, judgement.origins, retrieval.ahead)
     if page.is_part:
         return found
-    found = copies.folded(found, places)
+    found = copies.without_copies(found, places)
     if page.prefer is None:
         return judge.current_first(reader, retrieval.question, found, judgement.links)
     return judge.latest_first(
@@ -323,7 +323,7 @@ class Search:
 
         def build(budget: ResponseBudget) -> H:
             held: list[Any] = budget.held(found)
-            shown = budget.with_more(held, beside(held, around, is_part=page.is_part)) if around else held
+            shown = budget.with_more(held, with_neighbours(held, around, is_part=page.is_part)) if around else held
             answer = budget.packed(found, shown, page, more=ranked.more)
             fields = ranked.fields(answer, explain(noun, answer, ranked.notes, read_with=read_with))
             return kind(**fields).noting(ranked.judgement.notes)
@@ -348,7 +348,7 @@ class Search:
                 lines, answer = listed(budget, found, page, more=ranked.more)
             else:
                 shared = budget.share(found)
-                shown = budget.with_more(shared, beside(shared, known)) if known else shared
+                shown = budget.with_more(shared, with_neighbours(shared, known)) if known else shared
                 lines, answer = [], budget.packed(found, shown, page, more=ranked.more)
             answer = answer.listed(ranked.cursors, page)
             fields = ranked.fields(answer, summary(answer, ranked.notes, scope, self._read_with))
@@ -483,13 +483,13 @@ def found_whole(hit: Hit, stored: Stored, later: LaterFields) -> models.FoundMem
 
 def units_for(page: Page) -> int:
     """Return how many units are judged for a page: whole runs, so that pages are stable."""
-    return copies.whole_runs(copies.needed_for(page))
+    return copies.whole_runs(copies.results_needed(page))
 
 
 FINE = Grain[Hit](
     name="fine",
     units=units_for,
-    needed=copies.needed_for,
+    needed=copies.results_needed,
     grouped=lambda _, hits: hits,
     about=lambda _, origin: copies.names_of(origin),
     shown=found_chunk,
@@ -510,7 +510,7 @@ MEDIUM = Grain[copies.MatchedSection](
 COARSE = Grain[Hit](
     name="coarse",
     units=units_for,
-    needed=copies.needed_for,
+    needed=copies.results_needed,
     grouped=lambda _, hits: hits,
     about=lambda _, origin: copies.names_of(origin),
     shown=found_whole,

@@ -143,7 +143,7 @@ def copies_in(
     return copies
 
 
-def folded(found: Sequence[J], copies: Mapping[int, int]) -> list[J]:
+def without_copies(found: Sequence[J], copies: Mapping[int, int]) -> list[J]:
     """Merge copies into the results that repeat them, each at the place of its first copy."""
     under: dict[int, list[int]] = {}
     for place, newer in copies.items():
@@ -174,7 +174,7 @@ def origins_of(reader: Reader, memory_ids: Iterable[int], known: Mapping[int, Or
     return found
 
 
-def needed_for(page: Page) -> int:
+def results_needed(page: Page) -> int:
     """Results to fetch: the page, plus one to know whether more follow; a whole run if the latest comes first."""
     return max(page.end + (not page.is_part), RUN if page.prefer == LATEST else 0)
 
@@ -199,7 +199,7 @@ SECTION_DEPTH = 2
 """A section is everything under the same first two headings."""
 
 
-class Section(NamedTuple):
+class MemorySection(NamedTuple):
     """A run of neighbouring chunks under the same headings. `start` and `end` are offsets in the document."""
 
     memory_id: int
@@ -213,7 +213,7 @@ class Section(NamedTuple):
 class MatchedSection:
     """A section and the chunks in it that matched. `under`: sections of other memories that it repeats."""
 
-    section: Section
+    section: MemorySection
     hits: tuple[Hit, ...]
     under: tuple["MatchedSection", ...] = ()
 
@@ -262,7 +262,7 @@ class MatchedSection:
         return len(self.hits) / len(self.section.chunk_ids)
 
 
-def sections_of(chunks: Iterable[ChunkOutline]) -> list[Section]:
+def sections_of(chunks: Iterable[ChunkOutline]) -> list[MemorySection]:
     """Return the sections of documents, given all their chunks sorted by document and position.
 
     Text before the first heading is a section, and so is a document without headings. Two separate runs under the same
@@ -275,11 +275,11 @@ def sections_of(chunks: Iterable[ChunkOutline]) -> list[Section]:
         members = list(group)
         ids = tuple(chunk.id for chunk in members)
         end = max(chunk.end for chunk in members)
-        sections.append(Section(memory_id, headings, ids, members[0].start, end))
+        sections.append(MemorySection(memory_id, headings, ids, members[0].start, end))
     return sections
 
 
-def rank_sections(sections: Iterable[Section], hits: Iterable[Hit]) -> list[MatchedSection]:
+def rank_sections(sections: Iterable[MemorySection], hits: Iterable[Hit]) -> list[MatchedSection]:
     """Rank the sections that have matches by their mean score, weak ones last; ties: older ones first."""
     by_chunk = {hit.id: hit for hit in hits}
     found = [

@@ -198,7 +198,7 @@ class Fit(IntEnum):
     WHOLE = 3
 
 
-def parts_of(query: str, spans: Sequence[Span]) -> tuple[tuple[int, ...], ...]:
+def specific_words(query: str, spans: Sequence[Span]) -> tuple[tuple[int, ...], ...]:
     """Return the specific words of a question, as the places of their tokens among its states.
 
     Deciding words and days are left out: they are compared literally. `spans`: of its tokens.

@@ -51,7 +51,7 @@ def neighbours_of(reader: Reader, scope: Scope, memory_ids: Iterable[int], count
     return (yield from neighbours) if wanted else {}
 
 
-def beside(results: Sequence[T], known: Mapping[int, Neighbours], *, is_part: bool = False) -> list[T]:
+def with_neighbours(results: Sequence[T], known: Mapping[int, Neighbours], *, is_part: bool = False) -> list[T]:
     """Return the results with their neighbours, except those already in the answer.
 
     `is_part`: one of several questions; `without_repeated` removes repetitions from the joint answer.
@@ -98,18 +98,6 @@ LaterFields = Mapping[int, Mapping[str, Any]]
 """The fields `later` and `later_more` by memory id, for memories that have newer ones on their subjects."""
 
 
-def later_fields(
-    reader: Reader, memory_ids: Sequence[int], scope: Scope, given: Collection[int] = ()
-) -> Steps[LaterFields]:
-    """Return the fields that name newer memories on the subjects of memories, within the scope's session if it has one.
-
-    The text of memories `given` in the same answer is not repeated.
-    """
-    within = Scope(session_id=scope.session_id, as_of=scope.as_of)
-    found = yield from newer_memories.steps(reader, memory_ids, within, BEGINNING)
-    return {number: fields_of(newer, given) for number, newer in found.items()}
-
-
 @read
 def newer_memories(
     reader: Reader, memory_ids: Sequence[int], scope: Scope, characters: int
@@ -126,7 +114,7 @@ def newer_memories(
 
 
 def fields_of(found: Sequence[Later], given: Collection[int]) -> dict[str, Any]:
-    """Return the fields that name one memory's newer memories."""
+    """Return the fields that name one memory's newer memories; the text of those `given` is not repeated."""
     named = [
         LaterMemory(
             id=one.id,

@@ -11,7 +11,7 @@ from vector_memory.domain import LINES, MatchLevel, Page
 from vector_memory.domain.validation import MAX_LIMIT
 from vector_memory.errors import ValidationError
 from vector_memory.search.answer import NAMED
-from vector_memory.search.copies import copies_in, folded, needed_for, whole_runs
+from vector_memory.search.copies import copies_in, results_needed, whole_runs, without_copies
 from vector_memory.search.judge import latest_first, on_page
 from vector_memory.search.later import without_repeated
 from vector_memory.search.messages import somewhere_else, with_counts
@@ -56,7 +56,7 @@ class Probes:
         if isinstance(questions, str):
             return search(questions, page=page)
         answers, found = self._found(questions, page, search)
-        answer = self._budget.within(page.max_tokens).fit(lambda budget: joined(answers, found, page, budget))
+        answer = self._budget.within(page.max_tokens).fit(lambda budget: joint_answer(answers, found, page, budget))
         if isinstance(answer, models.CoarseSearchResult):
             self._record_access([memory.id for memory in answer.results])
         return answer
@@ -65,7 +65,7 @@ class Probes:
         self, questions: Sequence[str], page: Page, search: Callable[..., A]
     ) -> tuple[Sequence[A], Sequence[Hit]]:
         """Return the answers, and their joint results for a page; see `results_for`."""
-        needed = needed_for(page)
+        needed = results_needed(page)
         wanted = min(whole_runs(needed), MAX_LIMIT)
         while True:
             rest = max(0, wanted - page.limit)
@@ -78,11 +78,11 @@ class Probes:
             if are_all or sure - len(copies) >= needed:
                 break
             wanted = MAX_LIMIT
-        found = folded(found, copies)
+        found = without_copies(found, copies)
         return answers, latest_first(found, {hit.memory_id: hit.newer for hit in found})
 
 
-def joined(answers: Sequence[A], found: Sequence[Hit], page: Page, budget: ResponseBudget) -> A:
+def joint_answer(answers: Sequence[A], found: Sequence[Hit], page: Page, budget: ResponseBudget) -> A:
     """Return the page of the joint results that fits."""
     following, left_out, more = on_page(found, page, len(answers))
     wanted = without_repeated(following)
@@ -130,7 +130,7 @@ def in_fair_order(lists: Sequence[Sequence[H]]) -> list[H]:
     order: dict[tuple[int, int], tuple[bool, bool, float, int]] = {}
     for each in lists:
         for place, hit in enumerate(each):
-            key, own = key_of(hit), (hit.match == "weak", place > 0, -score_of(hit), place)
+            key, own = text_of_hit(hit), (hit.match == "weak", place > 0, -score_of(hit), place)
             order[key] = min(own, order.get(key, own))
             best[key] = better(best.get(key, hit), hit)
     return [best[key] for key in sorted(best, key=lambda key: (order[key], key))]
@@ -151,7 +151,7 @@ def elsewhere_of(answers: Sequence[models.SearchResult]) -> dict[str, int]:
     return counts
 
 
-def key_of(hit: Hit) -> tuple[int, int]:
+def text_of_hit(hit: Hit) -> tuple[int, int]:
     """Return a key that identifies a hit within its grain."""
     if isinstance(hit, models.FoundChunk):
         return hit.memory_id, hit.chunk_id

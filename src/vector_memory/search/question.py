@@ -12,7 +12,7 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.description import UNKNOWN, Calibration
 from vector_memory.embedding.token_states import States
 from vector_memory.errors import EmbeddingUnavailableError, ValidationError
-from vector_memory.search.gate import GENERAL, parts_of
+from vector_memory.search.gate import GENERAL, specific_words
 from vector_memory.storage.scoring import NOTHING_TYPED, VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES, Vectors
 from vector_memory.storage.spelling import Spelling
 from vector_memory.texts.terms import CAMEL_CASE, STOP_WORDS, asked_days, query_terms, stems_of, without_days
@@ -141,7 +141,7 @@ def prepare(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
         vector, states = model.encode_query(query)
         if calibration is not UNKNOWN:  # in the vocabulary of a known model, usual words are single tokens
             plain = {term: word for term, word in plain.items() if model.token_count(word) > 1}
-        parts = parts_of(query, model.token_spans(query)) if states is not None and calibration.answers else ()
+        parts = specific_words(query, model.token_spans(query)) if states is not None and calibration.answers else ()
         return Question(
             vector, terms, calibration=calibration, weight=weight, states=states, plain=plain, text=query, parts=parts,
             reworded=lambda respelt: prepare(with_spellings(query, respelt), model, mode),

@@ -137,7 +137,7 @@ def late_hits(hits: Iterable[Hit], late: Mapping[int, float], lowest: float) -> 
     )
 
 
-def clipped(score: float) -> float | None:
+def shown_cosine(score: float) -> float | None:
     """Clip a cosine to 0-1 for results; None for NaN: not compared."""
     return None if isnan(score) else min(1.0, max(0.0, score))
 
@@ -379,10 +379,10 @@ class Ranking:
         columns = (owners if memories else ids, owners, scores, own, shares)
         rows = zip(*(column[chosen].tolist() for column in columns), is_near.tolist(), has_words.tolist(), strict=True)
         hits = [
-            Hit(unit, owner, score, clipped(cosine), SOURCES[near, word], None if words is None else share)
+            Hit(unit, owner, score, shown_cosine(cosine), SOURCES[near, word], None if words is None else share)
             for unit, owner, score, cosine, share, near, word in rows
         ]
-        closest = clipped(float(near.max())) if len(near) else None
+        closest = shown_cosine(float(near.max())) if len(near) else None
         return SearchHits(hits, closest, measured.partial, None if words is None else words.covered, weight)
 
     def _measured(self, query: Vectors, count: int, nearest: int, *, memories: bool) -> tuple[float, Measured]:

@@ -17,7 +17,7 @@ from vector_memory.embedding.token_states import Compared, States, compare
 from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError, ValidationError
 from vector_memory.search import rank
 from vector_memory.search.gate import asks_for_amount, deciding_words
-from vector_memory.search.later import LaterFields, later_fields
+from vector_memory.search.later import BEGINNING, LaterFields, fields_of, newer_memories
 from vector_memory.search.messages import not_indexed
 from vector_memory.search.question import Question, prepare, without_dates
 from vector_memory.settings import Settings
@@ -163,8 +163,10 @@ class Retriever:
         """
         if not self.names_later:
             return {}
+        within = Scope(session_id=scope.session_id, as_of=scope.as_of)
+        found = yield from newer_memories.steps(reader, memory_ids, within, BEGINNING)
         is_all = page is None or not page.is_part  # otherwise a memory, and its text, may be left out
-        return (yield from later_fields(reader, memory_ids, scope, memory_ids if is_all else ()))
+        return {number: fields_of(newer, memory_ids if is_all else ()) for number, newer in found.items()}
 
     def require_comparable(self, reader: Reader) -> None:
         """Raise EmbeddingUnavailableError if queries cannot be compared with the stored vectors."""
@@ -221,8 +223,7 @@ class Retriever:
     def _first(self, reader: Reader, question: Question, scope: Scope, wanted: Expected) -> First:
         """Make the first reads of a search, in one round trip."""
         if not reader.vectors.begin_ahead(None if question.vector is None else self._model.fingerprint):
-            # `within` reports the other model
-            question = replace(question, vector=None)
+            question = replace(question, vector=None)  # `within` reports the other model
         looks = wanted.elsewhere and reader.reads_ahead and question.tells_matches
         beside = around(reader, scope) if looks else []
         everywhere, missing, *found = reader.together(

@@ -94,9 +94,9 @@ def find_token_counter(word_pieces: Callable[[str], int] | None) -> TokenCounter
     them, but at least one for every 16 bytes of UTF-8. Otherwise an estimate: one for every 4 bytes.
     """
     if has_cl100k():
-        return TokenCounter("cl100k_base", _in_slices(_load_cl100k()))
+        return TokenCounter("cl100k_base", in_slices(_load_cl100k()))
     if word_pieces is not None:
-        return TokenCounter("model", _in_slices(_with_floor(word_pieces)))
+        return TokenCounter("model", in_slices(_with_floor(word_pieces)))
     return TokenCounter("estimate", estimate_tokens)
 
 
@@ -112,7 +112,7 @@ def _with_floor(count: Callable[[str], int]) -> Callable[[str], int]:
 
 def has_cl100k() -> bool:
     """Whether the cl100k_base file is where tiktoken looks for it, with the content that tiktoken expects."""
-    folder = _cache_folder()
+    folder = cache_folder()
     if folder is None:
         return False
     try:
@@ -121,7 +121,8 @@ def has_cl100k() -> bool:
         return False
 
 
-def _cache_folder() -> Path | None:
+def cache_folder() -> Path | None:
+    """Return the folder in which tiktoken keeps its files; None: it keeps none."""
     for variable in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
         if (folder := os.environ.get(variable)) is not None:
             return Path(folder) if folder else None
@@ -136,7 +137,7 @@ def _load_cl100k() -> Callable[[str], int]:
     return lambda text: len(encoding.encode_ordinary(text))
 
 
-def _in_slices(count: Callable[[str], int]) -> Callable[[str], int]:
+def in_slices(count: Callable[[str], int]) -> Callable[[str], int]:
     """Return `count` applied to slices: tokenizers need quadratic time or hundreds of megabytes for one very long word.
 
     tiktoken 0.12 needs minutes for one letter repeated 500,000 times; WordPiece needs 400 MB for 500,000 Chinese
