@@ -9,13 +9,10 @@ docs/lab/choices.md.
 """
 
 import ast
-import io
 import json
 import re
 import sys
-import tokenize
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -44,10 +41,10 @@ def trees(folder: Path) -> dict[Path, ast.Module]:
     return {path: ast.parse(text) for path, text in sources(folder).items()}
 
 
-def nodes(folder: Path) -> Iterator[ast.AST]:
-    """Yield every node of every file below a folder."""
-    for tree in trees(folder).values():
-        yield from ast.walk(tree)
+@cache
+def nodes(folder: Path) -> list[ast.AST]:
+    """Return every node of every file below a folder."""
+    return [node for tree in trees(folder).values() for node in ast.walk(tree)]
 
 
 def functions() -> list[Function]:
@@ -150,29 +147,20 @@ def private_attributes() -> tuple[int, int]:
     return sum(used.values()), sum(map(bool, used.values()))
 
 
-WITHOUT_CODE = {
-    tokenize.COMMENT,
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-    tokenize.ENDMARKER,
-}
-
-
 def python_lines(text: str) -> int:
     """Count the lines of Python code."""
-    strings: set[int] = set()  # docstrings, of attributes too
+    code = {number for number, line in enumerate(text.splitlines(), 1) if line.strip() and line.lstrip()[0] != "#"}
+    documentation: set[int] = set()  # docstrings, of attributes too
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            strings.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    code: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in WITHOUT_CODE:
-            code.update(range(token.start[0], token.end[0] + 1))
-    return len(code - strings)
+        match node:
+            case ast.Expr(value=ast.Constant(value=str())):
+                documentation.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+            case ast.Constant(value=str()) | ast.JoinedStr() if node.lineno != node.end_lineno:
+                code.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return len(code - documentation)
 
 
+@cache
 def lines_of_code(path: Path) -> int:
     """Count the lines of code of a file in Python, JavaScript or SQL."""
     text = path.read_text()

@@ -34,6 +34,20 @@ EDITS = {
 }
 """What follows a text, by file."""
 
+IN_TURN = """
+import json, sys
+from vector_memory.cli.main import main
+
+for words in json.loads(sys.argv[1]):
+    sys.argv[1:] = words
+    try:
+        main()
+    except SystemExit as ended:
+        assert not ended.code
+    print(end=chr(0))
+"""
+"""Several commands in one process, each with a zero after what it prints."""
+
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., str]:
@@ -77,10 +91,13 @@ def test_a_column_that_every_read_filters_is_a_change_of_five_files(
     for search, ids in seen["found"].items():
         assert ids, search
         assert set(ids) <= set(FIFTH), search
-    (tmp_path / "all.jsonl").write_text(run("-m", "vector_memory", "export", flag, places[0]))
-    run("-m", "vector_memory", "import", "all.jsonl", flag, places[1])
-    for command in (["list"], ["search", "lemur"]):
-        printed = json.loads(run("-m", "vector_memory", *command, "--importance", 5, "--json", flag, places[1]))
+    commands = [
+        ["export", "-o", "all.jsonl", flag, places[0]],
+        ["import", "all.jsonl", flag, places[1]],
+        *([*words, "--importance", "5", "--json", flag, places[1]] for words in (["list"], ["search", "lemur"])),
+    ]
+    *_, listed, searched = run("-c", IN_TURN, json.dumps(commands, default=str)).split("\0")[:-1]
+    for printed in map(json.loads, (listed, searched)):
         found = {one.get("memory_id") or one["id"] for one in printed.get("entries") or printed["results"]}
-        assert found, command
-        assert found <= set(FIFTH), command
+        assert found, printed
+        assert found <= set(FIFTH), printed

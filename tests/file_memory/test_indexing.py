@@ -150,6 +150,7 @@ def test_only_the_chunks_that_changed_are_embedded_again(folder: Path, steps: St
     assert 1 <= len(engine.embedded) - before < before / 2
 
 
+@pytest.mark.usefixtures("_short_rounds")
 def test_a_deleted_file_leaves_no_byte_in_the_index_even_if_somebody_was_reading(
     folder: Path, index: IndexFile, steps: Steps
 ) -> None:

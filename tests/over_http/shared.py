@@ -2,7 +2,7 @@
 
 import random
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
@@ -43,10 +43,10 @@ class Shared:
         return running(self.team, "--port", self.port, **variables)
 
     @contextmanager
-    def relay(self, version: str = LEGACY) -> Iterator[Server]:
-        """Run a relay."""
+    def relay(self, version: str = LEGACY, start: Sequence[str] = ()) -> Iterator[Server]:
+        """Run a relay. `start`: as of a `Server`."""
         place = {"VECTOR_MEMORY_REMOTE": self.url, "VECTOR_MEMORY_TOKEN_FILE": str(self._token)}
-        with Server(self._here, version=version, **self.home, **place) as relay:
+        with Server(self._here, version=version, start=start, **self.home, **place) as relay:
             yield relay.hello()
 
     @property

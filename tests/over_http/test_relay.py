@@ -133,6 +133,16 @@ def test_reports_taken_while_the_disk_of_the_server_was_full_arrive(tmp_path: Pa
             eventually(lambda: sorted(hook_texts_of(server)) == REPORTS)
 
 
+IMPATIENT = """
+from vector_memory.cli.main import main
+from vector_memory.writing import outbox
+
+outbox.SECONDS_UNTIL_ROOM = 0.5
+main()
+"""
+"""A relay that does not leave a full namespace alone for half a minute."""
+
+
 def test_reports_that_a_full_namespace_refuses_wait_block_no_others_and_the_doctor_names_them(shared: Shared) -> None:
     registry = Registry(shared.team)
     with shared.running() as server:
@@ -150,7 +160,7 @@ def test_reports_that_a_full_namespace_refuses_wait_block_no_others_and_the_doct
         for part in (f"For {shared.url}", "4 texts wait since", "may hold 1 memories and is full"):
             assert part in " ".join(said.stdout.split())
         registry.set_quota("red", Quota())
-        with shared.relay():
+        with shared.relay(start=["-c", IMPATIENT]):
             eventually(lambda: hook_texts_of(server) == REPORTS)
 
 

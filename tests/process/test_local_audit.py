@@ -2,12 +2,11 @@
 
 import itertools
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from forked import finished
 from servers import Server
 from waiting import eventually
 
@@ -18,9 +17,9 @@ QUESTION = "Which flag does the deploy tool need on every machine?"
 
 
 def lines(memory: Path, *words: str) -> list[dict[str, object]]:
-    call = [sys.executable, "-m", "vector_memory", "audit", *words, "--json", "--database-path", str(memory)]
-    said = subprocess.run(call, capture_output=True, text=True, check=True).stdout
-    return [json.loads(line) for line in said.splitlines()]
+    done = finished("audit", *words, "--json", "--database-path", memory)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def calls(memory: Path, number: int) -> list[object]:
@@ -62,6 +61,5 @@ def test_the_log_says_who_read_found_recalled_and_changed_a_memory(tmp_path: Pat
 def test_nothing_is_recorded_unless_the_setting_says_so(tmp_path: Path) -> None:
     with Server(tmp_path) as server:
         server.hello().call("store_report", session_id="a", agent_id="scout", content=TEXT)
-        call = [sys.executable, "-m", "vector_memory", "audit", "--database-path", str(server.path)]
-        assert "VECTOR_MEMORY_AUDIT=true" in subprocess.run(call, capture_output=True, text=True, check=False).stderr
+        assert "VECTOR_MEMORY_AUDIT=true" in finished("audit", "--database-path", server.path).stderr
     assert [file.name for file in tmp_path.iterdir() if "audit" in file.name] == []

@@ -2,14 +2,13 @@
 
 import itertools
 import json
-import subprocess
-import sys
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from forked import finished
 from servers import Server
 from waiting import at_once, eventually
 
@@ -24,8 +23,9 @@ SEARCH = "search_reports_specific_chunks"
 
 
 def command(memory: Path, *words: str) -> str:
-    call = [sys.executable, "-m", "vector_memory", *words, "--database-path", str(memory)]
-    return subprocess.run(call, capture_output=True, text=True, check=True).stdout
+    done = finished(*words, "--database-path", memory)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def found(server: Server) -> list[object]:

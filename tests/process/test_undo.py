@@ -1,11 +1,10 @@
 """A person brings back what an agent deleted, while the agent's server runs."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from forked import finished
 from servers import Server
 from waiting import eventually
 
@@ -15,8 +14,9 @@ SEARCH = "search_reports_specific_chunks"
 
 
 def command(memory: Path, *words: str) -> str:
-    call = [sys.executable, "-m", "vector_memory", *words, "--database-path", str(memory)]
-    return subprocess.run(call, capture_output=True, text=True, check=True).stdout
+    done = finished(*words, "--database-path", memory)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def found(server: Server) -> list[int]:

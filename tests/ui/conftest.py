@@ -11,7 +11,8 @@ import httpx2
 import pytest
 import uvicorn
 
-from vector_memory.extras.window import routes
+from forked import COPIES, process_to_copy
+from vector_memory.extras.window import page_state, routes
 from vector_memory.extras.window.guard import Guard
 from vector_memory.extras.window.page_state import Checkup, Deletions
 from vector_memory.files import FileMemory
@@ -54,6 +55,15 @@ class Ui:
 
 
 NOTHING_FOUND = Report("memory.db", {})
+
+
+@pytest.fixture(autouse=True, scope="session")
+def copied_processes() -> Iterator[None]:
+    """Let the doctor examine in a copy of a process: a new one, as tests/doctor starts it, imports for seconds."""
+    process_to_copy()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page_state, "get_context", lambda _: COPIES)
+        yield
 
 
 @contextmanager
