@@ -191,17 +191,17 @@ REPEATED = [
 
 @pytest.mark.parametrize("part", REPEATED)
 def test_a_hostile_text_takes_time_in_proportion_to_its_length(part):
-    # Processor time; a quadratic pattern would take 16 times as long for 4 times the text.
-    took = []
-    for size in (20_000, 80_000):
-        text = part * (size // len(part))
-        runs = []
-        for _ in range(3):
+    # Processor time; a quadratic pattern would take 16 times as long for 4 times the text, however often it is tried.
+    def is_in_proportion() -> bool:
+        took = []
+        for size in (20_000, 80_000):
+            text = part * (size // len(part))
             start = time.process_time()
             redact(text)
-            runs.append(time.process_time() - start)
-        took.append(min(runs))
-    assert took[1] < 10 * took[0] + 0.05
+            took.append(time.process_time() - start)
+        return took[1] < 10 * took[0] + 0.05
+
+    assert any(is_in_proportion() for _ in range(3))
 
 
 def test_the_test_data_contain_no_finished_secrets():

@@ -27,6 +27,7 @@ from vector_memory.settings import Settings
 from vector_memory.storage.sqlite import database
 from vector_memory.storage.sqlite.connecting import set_up
 from vector_memory.store import SessionMemoryStore
+from vector_memory.writing import background
 from vector_memory.writing.indexer import Indexer
 from waiting import eventually
 
@@ -48,7 +49,7 @@ def killed_while_working(path: Path, first: int, source: random.Random) -> list[
 
 def test_a_killed_process_loses_nothing_acknowledged_leaves_nothing_partial_and_blocks_nobody(tmp_path: Path) -> None:
     path, ledger, source = tmp_path / "memory.db", Ledger(), random.Random()
-    for kill in range(effort(quick=11, long=100)):
+    for kill in range(effort(quick=8, long=100)):
         with open_store(path) if kill % 4 == 3 else nullcontext() as survivor:
             for event, *numbers in killed_while_working(path, (kill + 1) * 1000, source):
                 ledger.note(event, *numbers)
@@ -96,6 +97,13 @@ def test_a_process_killed_during_an_upgrade_or_a_backfill_loses_no_memory_and_th
         assert faults_of(path) == [], change
 
 
+@pytest.fixture
+def _usual_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for what a killed server has left when its lease ends, not only after the long one of other tests."""
+    monkeypatch.setattr(background, "LEASE_SECONDS", 5.0)
+
+
+@pytest.mark.usefixtures("_usual_leases")
 def test_a_killed_server_has_kept_every_memory_whose_receipt_it_sent(tmp_path: Path) -> None:
     path, ledger, numbers = tmp_path / "memory.db", Ledger(), itertools.count()
     for _ in range(effort(quick=1, long=15)):
@@ -119,6 +127,7 @@ def long_text(number: int) -> str:
     return f"# Report {number}\n\n" + "\n\n".join(parts)
 
 
+@pytest.mark.usefixtures("_usual_leases")
 def test_long_texts_whose_servers_are_killed_get_all_their_vectors_once(tmp_path: Path) -> None:
     path, stored, numbers = tmp_path / "memory.db", dict[int, str](), itertools.count()
     for _ in range(effort(quick=2, long=20)):
@@ -209,7 +218,7 @@ def test_the_simulated_power_failure_damages_a_file_that_is_never_synced(
 def upgrades_without_power(folder: Path, seed: int) -> list[Path]:
     """Take over a file of the original server and index it, and return what power failures left meanwhile."""
     left: list[Path] = []
-    disk = Disk(folder / "images", random.Random(seed), effort(quick=50, long=3), left.append)
+    disk = Disk(folder / "images", random.Random(seed), effort(quick=150, long=3), left.append)
     path = copied_original(folder)
     with failing_power(disk), open_store(path) as store:
         store.backfill_embeddings()

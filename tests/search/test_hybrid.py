@@ -68,9 +68,10 @@ def test_sources_say_whether_a_unit_has_the_words_and_is_among_the_nearest(
 def test_pages_have_no_gaps_and_no_repeats(store: SessionMemoryStore, mode: str, size: int) -> None:
     everything = store.search_chunks("a b c", Scope("report"), Page(limit=100), mode=mode)
     ask = partial(store.search_chunks, "a b c", Scope("report"), mode=mode)
-    first = islice(pages(lambda offset: ask(Page(limit=size, offset=offset))), -(-100 // size))
+    count = min(100, 20 * size)
+    first = islice(pages(lambda offset: ask(Page(limit=size, offset=offset))), -(-count // size))
     ids = [chunk.chunk_id for page in first for chunk in page.results]
-    assert ids[:100] == [chunk.chunk_id for chunk in everything.results]
+    assert ids[:count] == [chunk.chunk_id for chunk in everything.results[:count]]
     assert len(ids) == len(set(ids))
 
 
