@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engines import counts, writer_of
-from faults.soundness import connected
 from inside import database_of, storage_of
 from lattice import LatticeEmbedder
 from memory_files import locked
@@ -526,20 +525,6 @@ def test_two_threads_that_store_the_same_at_once_store_it_once(store: SessionMem
     with ThreadPoolExecutor(8) as pool:
         outcomes = Counter(pool.map(attempt, range(8)))
     assert outcomes == {"stored 1": 1, "exists 1": 7}
-
-
-@pytest.mark.sqlite("these columns are those of the original")
-def test_a_chunk_records_its_neighbours_and_its_position(store: SessionMemoryStore, tmp_path: Path) -> None:
-    store.store_memory("report", DOCUMENT, session_id="s")
-    with connected(tmp_path / "memory.db") as connection:
-        rows = connection.execute(
-            "select id, prev_chunk_id, next_chunk_id, chunk_position_ratio, sibling_count from memory_chunks"
-        ).fetchall()
-    ids = [row[0] for row in rows]
-    assert [row[1] for row in rows] == [None, *ids[:-1]]
-    assert [row[2] for row in rows] == [*ids[1:], None]
-    assert [row[3] for row in rows] == [index / (len(ids) - 1) for index in range(len(ids))]
-    assert {row[4] for row in rows} == {len(ids)}
 
 
 @contextmanager

@@ -102,7 +102,7 @@ class InFile:
     """A memory that others change and read without the store."""
 
     usual: Mapping[str, Level] = MappingProxyType({})
-    columns = ("id", "cast(content as blob)", "content_hash", "title", "description", "turn", "original_content")
+    columns = ("id", "cast(content as blob)", "content_hash", "title", "description", "turn")
 
     def __init__(self, address: Path) -> None:
         self.address = address

@@ -10,7 +10,7 @@ from fastmcp import Client
 from mcp import MCPError
 from mcp_types import PromptReference, ResourceTemplateReference
 
-from engines import execute, is_in_schema
+from engines import execute
 from tool_calls import good_arguments
 from tools.test_answers import client, indexed
 from vector_memory.answers.budget import BYTES_PER_TOKEN, value_size
@@ -74,10 +74,7 @@ def fill(store: SessionMemoryStore) -> None:
             f"{number} databases " + "\x01" * 9_000, tags=[f"{number} {'t' * 90} {tag}" for tag in range(9)]
         )
     # as an import of an earlier release could leave it
-    if is_in_schema(store):
-        execute(store, "update memory_chunks set section_hierarchy = ?", json.dumps([HEADING]))
-    else:
-        execute(store, "update memory_chunks set header_path = ?, section_hierarchy = json_array(?)", HEADING, HEADING)
+    execute(store, "update memory_chunks set section_hierarchy = ?", json.dumps([HEADING]))
     execute(store, "update session_memories set title = ? where mod(id, 2) = 1", HEADING)
 
 

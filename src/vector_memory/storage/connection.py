@@ -109,7 +109,7 @@ class Connection(ABC):
 
     @abstractmethod
     def insert(self, table: str, rows: Sequence[Parameters], on_conflict: str = "") -> None:
-        """Insert rows of the same columns, when `later` would run. An engine leaves out columns that it does not have.
+        """Insert rows of the same columns, when `later` would run.
 
         `on_conflict`: the statement's clause for rows that exist.
         """

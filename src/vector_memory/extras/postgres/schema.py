@@ -34,6 +34,7 @@ TYPES = dict.fromkeys(FieldType, "integer") | {
 
 SHARED = {
     "id": "bigint",
+    "own": "bigint primary key",
     "serial": "bigint primary key generated always as identity",
     "single": "smallint",
     "switch": "boolean",
@@ -72,26 +73,6 @@ create index idx_content on session_memories(content_hash, session_id);
 create index idx_tags on session_memories using gin (tags);
 create index idx_observed_report on session_memories(about_report) where memory_type = 'report_observation';
 create index idx_without_vectors on session_memories(id) where embedding_model_id is null;
-"""
-
-CHUNKS = """
-create table memory_chunks (
-    id bigint primary key,
-    parent_id bigint not null references session_memories(id) on delete cascade,
-    chunk_index integer not null,
-    content text collate "C" not null,
-    chunk_type text not null,
-    start_char integer not null,
-    end_char integer not null,
-    token_count integer not null,
-    section_hierarchy text not null,
-    level integer not null,
-    contains_code boolean not null,
-    contains_table boolean not null,
-    is_oversized boolean not null,
-    is_contextually_enriched boolean not null,
-    unique (parent_id, chunk_index)
-);
 """
 
 # The filter columns are copied from the memory, so that a scan of a scope reads no other table. The type of the vectors
@@ -145,8 +126,7 @@ TABLES = (
     NAMESPACE,
     tables.MODELS.format_map(SHARED),
     MEMORIES,
-    tables.KEPT.format_map(SHARED),
-    CHUNKS,
+    (tables.CHUNKS + tables.KEPT).format_map(SHARED),
     PASSAGES,
     (tables.DERIVED + tables.STATE).format_map(SHARED),
     KEYWORDS,

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from vector_memory.domain import Fingerprint, Scope
 from vector_memory.extras.postgres.beginnings import State
 from vector_memory.extras.postgres.connection import Connection
-from vector_memory.extras.postgres.statement import COLUMNS, Cursor, Statement, as_postgres, insert_into, rows_of
+from vector_memory.extras.postgres.statement import Cursor, Statement, as_postgres, insert_into, rows_of
 from vector_memory.storage import connection
 from vector_memory.storage.base import Reader, Writer
 from vector_memory.storage.cancellation import require_wanted
 from vector_memory.storage.connection import NOTHING, Parameters, Query, Steps, read
 from vector_memory.storage.queries.insert import Numbered
-from vector_memory.storage.queries.passages import LACKING, MODELS, Lacking, Model, Passage, model_from_row
+from vector_memory.storage.queries.passages import LACKING, MODELS, Lacking, Model, Passage, TokenStates, model_from_row
 from vector_memory.storage.queries.pending import PendingQueries
 from vector_memory.storage.records import LastIds, Memory, Pending
 
@@ -94,7 +94,7 @@ class PostgresConnection(connection.Connection):
     def insert(self, table: str, rows: Sequence[Parameters], on_conflict: str = "") -> None:
         """Insert rows by one statement, when `later` would send it."""
         if rows:
-            columns = {name: [row[name] for row in rows] for name in rows[0] if name in COLUMNS[table]}
+            columns = {name: [row[name] for row in rows] for name in rows[0]}
             self.raw.later(insert_into(table, tuple(columns), on_conflict), columns)
 
 
@@ -197,17 +197,11 @@ class PostgresWriter(PostgresReader, Writer):
         """Do nothing: all vectors are in one table."""
 
     def add_passages(
-        self,
-        memory: Memory,
-        passages: Sequence[Passage],
-        vectors: "Vectors",
-        states: Sequence[bytes | None] | None = None,
-        *,
-        model_id: int,
+        self, memory: Memory, passages: Sequence[Passage], vectors: "Vectors", states: TokenStates, model_id: int
     ) -> None:
         if not passages:
             return
-        first, *_ = self.connection.raw.state.next_ids("passage", len(passages))
+        first, *_ = self.next_ids("passage", len(passages))
         chunks, starts, ends = (list(column) for column in zip(*passages, strict=True))
         self.connection.raw.later(
             ADD_PASSAGES,

@@ -1,6 +1,5 @@
 """Adds and deletes memories together with their derived data: chunks, words, passages and vectors."""
 
-import hashlib
 import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -165,8 +164,7 @@ class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterCha
         chunk_ids = self._insert_chunks(memory, derived)
         self.keywords.add(memory.id, memory.memory_type, chunk_ids or [memory.id], derived.words)
         if embedded is not None and model_id is not None:
-            passages = stored_passages(memory, chunk_ids, embedded)
-            self.add_passages(memory, passages, embedded.vectors, embedded.states, model_id=model_id)
+            self._add_embedded(memory, chunk_ids, embedded, model_id)
         self.link(memory_id, derived.links)
         return memory_id
 
@@ -192,8 +190,7 @@ class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterCha
             self.connection.later(sql, {"enriched": derived.enriched, "id": memory.id})
         model_id = self.adopt_fingerprint(embedded.fingerprint)
         chunk_ids = json.loads(found.chunk_ids) or self.add_chunks(memory, derived)
-        passages = stored_passages(memory, chunk_ids, embedded)
-        self.add_passages(memory, passages, embedded.vectors, embedded.states, model_id=model_id)
+        self._add_embedded(memory, chunk_ids, embedded, model_id)
         if is_last:
             self.settle(memory.id)
             sql = "update session_memories set embedding_model_id = %(model)s where id = %(id)s"
@@ -219,8 +216,15 @@ class MemoryInserts(DuplicateQueries, PendingChanges, LifecycleChanges, LaterCha
         chunk_ids = self.connection.fetch_column(sql, {"id": memory.id})
         sql = "delete from memory_passages where memory_id = %(id)s and model_id = %(model)s"
         self.connection.later(sql, {"id": memory.id, "model": model_id})
-        passages = stored_passages(memory, chunk_ids, embedded)
-        self.add_passages(memory, passages, embedded.vectors, embedded.states, model_id=model_id)
+        self._add_embedded(memory, chunk_ids, embedded, model_id)
+
+    def _add_embedded(self, memory: Memory, chunk_ids: Sequence[int], embedded: Embedded, model_id: int) -> None:
+        """Add passages with their vectors. `chunk_ids`: of all chunks of the memory."""
+        passages = [
+            Passage(chunk_ids[passage.unit] if memory.chunked else None, passage.start, passage.end)
+            for passage in embedded.passages
+        ]
+        self.add_passages(memory, passages, embedded.vectors, embedded.states, model_id)
 
     def add_chunks(self, memory: Memory, derived: Derived) -> list[int]:
         """Give a stored document its chunks and index their words; return the ids of the chunks in order."""
@@ -425,40 +429,23 @@ def as_stored(memory_id: int, new: NewMemory, content_hash: str, history: Histor
 def rows_of_chunks(
     memory: Memory, chunks: Sequence[Chunk], ids: Sequence[int], *, enriched: bool
 ) -> list[dict[str, Any]]:
-    """Return the rows of a document's chunks, which have these ids: all columns of the original server that we fill."""
+    """Return the rows of a document's chunks, which have these ids."""
     return [
         {
             "id": chunk_id,
-            "prev_chunk_id": previous,
-            "next_chunk_id": following,
             "parent_id": memory.id,
-            "parent_title": memory.title,
             "chunk_index": chunk.index,
             "content": chunk.text,
             "chunk_type": chunk.kind,
             "start_char": chunk.start,
             "end_char": chunk.end,
             "token_count": chunk.token_count,
-            "header_path": chunk.header_path,
             "section_hierarchy": as_json(chunk.headings),
             "level": chunk.level,
-            "depth_level": len(chunk.headings),
-            "sibling_count": len(chunks),
-            "chunk_position_ratio": chunk.position(len(chunks)),
-            "content_hash": hashlib.sha256(chunk.text.encode()).hexdigest(),
             "contains_code": chunk.contains_code,
             "contains_table": chunk.contains_table,
             "is_oversized": chunk.oversized,
             "is_contextually_enriched": enriched,
-            "created_at": memory.created_at,
         }
-        for chunk, chunk_id, previous, following in zip(chunks, ids, [None, *ids[:-1]], [*ids[1:], None], strict=True)
-    ]
-
-
-def stored_passages(memory: Memory, chunk_ids: Sequence[int], embedded: Embedded) -> list[Passage]:
-    """Return the passages as they are stored: with the ids of their chunks."""
-    return [
-        Passage(chunk_ids[passage.unit] if memory.chunked else None, passage.start, passage.end)
-        for passage in embedded.passages
+        for chunk, chunk_id in zip(chunks, ids, strict=True)
     ]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     from numpy.typing import NDArray
 
     from vector_memory.storage.queries.candidates import Candidates
+    from vector_memory.storage.scoring import Vectors
 
 PASSAGES = """
 select p.id, p.memory_id, c.chunk_index as chunk, p.start_char as start, p.end_char as end, {states} as states
@@ -78,6 +79,10 @@ class TextOf(NamedTuple):
 
     id: int
     value: str
+
+
+TokenStates = Sequence[bytes | None] | None
+"""The states of the tokens of some passages; None: those are not kept, of one or of all of them."""
 
 
 class States(NamedTuple):
@@ -300,13 +305,7 @@ class PassageChanges(Queries, ABC):
 
     @abstractmethod
     def add_passages(
-        self,
-        memory: Memory,
-        passages: Sequence[Passage],
-        vectors: "NDArray[np.float32]",
-        states: Sequence[bytes | None] | None = None,
-        *,
-        model_id: int,
+        self, memory: Memory, passages: Sequence[Passage], vectors: "Vectors", states: TokenStates, model_id: int
     ) -> None:
         """Add a stored memory's passages, their vectors, and the states of their tokens if they are kept."""
 

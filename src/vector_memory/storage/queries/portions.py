@@ -185,7 +185,7 @@ class Portions(Queries):
                 ]
                 vectors = np.stack([passage.vector for passage in whole.passages])
                 states = [passage.states for passage in whole.passages]
-                writer.add_passages(memory, passages, vectors, states, model_id=model_id)
+                writer.add_passages(memory, passages, vectors, states, model_id)
         last_chunk = max((part.id for whole in memories for part in whole.chunks), default=0)
         writer.raise_last_ids(LastIds(max(whole.memory.id for whole in memories), last_chunk))
 

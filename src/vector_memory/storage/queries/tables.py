@@ -32,6 +32,26 @@ create table embedding_models (
 ){options};
 """
 
+CHUNKS = """
+create table memory_chunks (
+    id {own},
+    parent_id {id} not null references session_memories(id) on delete cascade,
+    chunk_index integer not null,
+    content {text} not null,
+    chunk_type text not null,
+    start_char integer not null,
+    end_char integer not null,
+    token_count integer not null,
+    section_hierarchy text not null,
+    level integer not null,
+    contains_code {switch} not null,
+    contains_table {switch} not null,
+    is_oversized {switch} not null,
+    is_contextually_enriched {switch} not null,
+    unique (parent_id, chunk_index)
+){options};
+"""
+
 # `memory_lifecycle` is only for memories that expire, were superseded, are pinned or held.
 # `given_at` is an id that no memory has, taken when a person released one: cursors before it return it again.
 # `provenance` has one row: a random name of this memory, and up to which id it was copied from which other one.

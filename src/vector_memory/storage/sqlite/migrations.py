@@ -26,7 +26,7 @@ RECORD_TABLE = (
 )
 
 
-VERSION = 31 + REVISION
+VERSION = 32 + REVISION
 """The version of the tables in `schema`. Until the first release, files of all other versions are refused."""
 
 OURS = {"schema_migrations", "session_memories", "memory_passages", "keyword_memories", "keyword_postings"}
@@ -121,7 +121,7 @@ def migrate(connection: apsw.Connection, dimensions: int, cut: legacy.Cut | None
     with changing(connection):
         if legacy.is_original(connection):
             close_to_others(Path(connection.filename))
-            back_up(Path(connection.filename), ".before-upgrade")
+            keep_copy(Path(connection.filename))
         if not version_of(connection):  # another process may have created them while this one waited for the lock
             create_tables(connection, dimensions)
         if cut is not None:
@@ -238,25 +238,12 @@ def close_to_others(path: Path) -> None:
             file.chmod(0o600)
 
 
-def back_up(path: Path, suffix: str) -> None:
+def keep_copy(path: Path) -> None:
     """Copy the last committed state to a new file next to it, readable by its owner only: completely or not at all."""
-    copy = path.with_name(path.name + suffix)
-    number = 1
-    while copy.exists():
-        number += 1
-        copy = path.with_name(f"{path.name}{suffix}-{number}")
+    names = (f"{path.name}.before-upgrade{number}" for number in ("", *(f"-{other}" for other in range(2, 1_000))))
+    copy = next(place for place in map(path.with_name, names) if not place.exists())
     with draft_of(copy, Rules(is_database=True)) as draft:
-        copy_database(path, draft.path)
+        source, target = apsw.Connection(str(path)), apsw.Connection(str(draft.path))
+        with contextlib.closing(source), contextlib.closing(target), target.backup("main", source, "main") as backup:
+            backup.step()
         draft.publish()
-
-
-def copy_database(path: Path, copy: Path) -> None:
-    """Copy the last committed state of the file. Unlike `copying`, SQLite puts it on the disk."""
-    source, target = apsw.Connection(str(path)), apsw.Connection(str(copy))
-    try:
-        with target.backup("main", source, "main") as backup:
-            while not backup.done:
-                backup.step(1000)
-    finally:
-        target.close()
-        source.close()

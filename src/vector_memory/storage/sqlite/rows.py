@@ -91,14 +91,6 @@ def fetch_column(connection: apsw.Connection, sql: str, bindings: Any = ()) -> l
     return [row[0] for row in connection.execute(sql, bindings).fetchall()]
 
 
-def next_ids(connection: apsw.Connection, table: str, count: int) -> list[int]:
-    """Return the ids for the next rows of an `autoincrement` table. They are valid only in this write transaction."""
-    given = fetch_value(connection, "select seq from sqlite_sequence where name = ?", (table,))
-    highest = fetch_value(connection, f"select max(id) from {table}")
-    last = max(given or 0, highest or 0)
-    return list(range(last + 1, last + 1 + count))
-
-
 logger = logging.getLogger(__name__)
 
 # Translates SQLite's errors: a damaged or altered file can contain any bytes.

@@ -30,6 +30,7 @@ TYPES = dict.fromkeys(FieldType, "integer") | dict.fromkeys(
 
 SHARED = {
     "id": "integer",
+    "own": "integer primary key autoincrement",
     "serial": "integer primary key",
     "single": "integer",
     "switch": "integer",
@@ -44,12 +45,8 @@ SHARED = {
 }
 """The types of the tables that every engine has."""
 
-ONLY_HERE = {
-    "content": ["original_content text"],
-    "content_hash": ["embedding blob"],
-    "chunk_count": ["embedding_model_id integer references embedding_models(id)"],
-}
-"""The columns that not every engine has, by the column that they follow; the original server's are never filled."""
+ONLY_HERE = {"chunk_count": ["embedding_model_id integer references embedding_models(id)"]}
+"""The columns that not every engine has, by the column that they follow."""
 
 
 TEXT_TABLES = f"""
@@ -57,39 +54,7 @@ create table session_memories (
     id integer primary key autoincrement,
     {tables.columns_of_memories(TYPES, ONLY_HERE, with_defaults=True)}
 ) strict;
-
-create table memory_chunks (
-    id integer primary key autoincrement,
-    parent_id integer not null references session_memories(id) on delete cascade,
-    parent_title text,
-    chunk_index integer not null,
-    content text not null,
-    chunk_type text not null default 'text',
-    start_char integer not null,
-    end_char integer not null,
-    token_count integer not null,
-    header_path text not null default '',
-    level integer not null default 0,
-    prev_chunk_id integer,
-    next_chunk_id integer,
-    content_hash text not null,
-    embedding blob,
-    created_at text not null,
-    section_hierarchy text not null default '[]',
-    granularity_level text not null default 'fine',
-    chunk_position_ratio real not null default 0,
-    sibling_count integer not null default 1,
-    depth_level integer not null default 0,
-    contains_code integer not null default 0,
-    contains_table integer not null default 0,
-    keywords text not null default '[]',
-    original_content text,
-    is_contextually_enriched integer not null default 0,
-    is_oversized integer not null default 0,
-    unique (parent_id, chunk_index)
-) strict;
-
-{tables.KEPT.format_map(SHARED)}
+{(tables.CHUNKS + tables.KEPT).format_map(SHARED)}
 insert into provenance (id, memory) values (1, lower(hex(randomblob(16))));
 """
 """Tables that cannot be derived."""
@@ -194,9 +159,6 @@ create trigger keyword_block_removed after delete on keyword_blocks begin
 end;
 create trigger memory_deleted after delete on session_memories begin
     update erasure set deletes = deletes + 1;
-end;
-create trigger title_amended after update of title on session_memories begin
-    update memory_chunks set parent_title = new.title where parent_id = new.id;
 end;
 """
 

@@ -17,7 +17,7 @@ from vector_memory.storage.base import Reader, Writer
 from vector_memory.storage.connection import NOTHING, UNLIMITED_FRAGMENTS, Connection, Fragment, Parameters, Query
 from vector_memory.storage.damaged import DamagedError, as_json
 from vector_memory.storage.queries.insert import Numbered
-from vector_memory.storage.queries.passages import FIRST_MODEL, MODELS, Model, Passage, model_from_row
+from vector_memory.storage.queries.passages import FIRST_MODEL, MODELS, Model, Passage, TokenStates, model_from_row
 from vector_memory.storage.queries.pending import PendingQueries
 from vector_memory.storage.records import Derived, LastIds, Memory
 from vector_memory.storage.sqlite import migrations, rows
@@ -212,7 +212,11 @@ class SqliteWriter(SqliteReader, Writer):
                 self.connection.raw.execute("insert into sqlite_sequence (name, seq) values (?, ?)", (table, number))
 
     def next_ids(self, of: Numbered, count: int) -> list[int]:
-        return rows.next_ids(self.connection.raw, TABLES[of], count)
+        table = TABLES[of]
+        given = rows.fetch_value(self.connection.raw, "select seq from sqlite_sequence where name = ?", (table,))
+        highest = rows.fetch_value(self.connection.raw, f"select max(id) from {table}")
+        last = max(given or 0, highest or 0)
+        return list(range(last + 1, last + 1 + count))
 
     def amend(self, memory: Memory, words: "Words | None", now: str) -> bool:
         count_delete(self.connection.raw)
@@ -235,13 +239,7 @@ class SqliteWriter(SqliteReader, Writer):
         count_delete(self.connection.raw)
 
     def add_passages(
-        self,
-        memory: Memory,
-        passages: Sequence[Passage],
-        vectors: "Vectors",
-        states: Sequence[bytes | None] | None = None,
-        *,
-        model_id: int,
+        self, memory: Memory, passages: Sequence[Passage], vectors: "Vectors", states: TokenStates, model_id: int
     ) -> None:
         if not passages:
             return
@@ -249,7 +247,7 @@ class SqliteWriter(SqliteReader, Writer):
         table = tables.chunks if memory.chunked else tables.memories
         raw = self.connection.raw
         session, kind = intern(raw, memory.session_id or ""), intern(raw, memory.memory_type)
-        first, *_ = rows.next_ids(raw, "memory_passages", len(passages))
+        first, *_ = self.next_ids("passage", len(passages))
         # One statement for all rows of a table: statement by statement, the lock would be held longer.
         raw.execute(
             """
