@@ -90,19 +90,6 @@ def test_a_server_that_starts_without_its_database_computes_missing_vectors_when
             cluster.start()
 
 
-def test_a_read_only_server_goes_on_when_its_database_is_back(cluster: Cluster, tmp_path: Path) -> None:
-    url = cluster.create_database("read")
-    with SessionMemoryStore(url, Settings(embedding_model="toy")) as writing:
-        writing.store_memory("report", "# Kept\n\nThe ledger was locked.", agent_id="a", session_id="s")
-    with Server(tmp_path, url=url, VECTOR_MEMORY_READ_ONLY="true") as server:
-        server.hello()
-        assert server.call("list_sessions")["total_sessions"] == 1
-        cluster.stop()
-        assert server.call("list_sessions")["error"] == "DatabaseError"
-        cluster.start()
-        assert server.call("list_sessions")["total_sessions"] == 1
-
-
 def test_a_store_that_cannot_be_reached_is_opened_and_one_that_refuses_is_not(cluster: Cluster) -> None:
     with SessionMemoryStore("postgresql://nobody@127.0.0.1:1/x") as away, pytest.raises(DatabaseError, match=AWAY):
         away.count_memories()

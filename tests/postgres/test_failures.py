@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from clusters import Cluster, running_cluster
-from engine_memories import DIMENSIONS, add, ids, new_memory
+from engine_memories import DIMENSIONS, add, ids, new_memory, opened
 from faults.proxy import proxy_to
 from lattice import LatticeEmbedder
 from vector_memory.domain import Scope
@@ -44,15 +44,12 @@ def fragile() -> Iterator[Cluster]:
 @pytest.fixture
 def open_memory(fragile: Cluster, tmp_path: Path) -> Iterator[Callable[[], PostgresStorage]]:
     """Open the memory of the test once more."""
-    opened: list[PostgresStorage] = []
 
     def open_one() -> PostgresStorage:
-        opened.append(PostgresStorage(PostgresDatabase(fragile.url(), schema=tmp_path.name, dimensions=DIMENSIONS)))
-        return opened[-1]
+        return stack.enter_context(closing(opened(fragile.url(), tmp_path.name)))
 
-    yield open_one
-    for storage in opened:
-        storage.close()
+    with ExitStack() as stack:
+        yield open_one
 
 
 @pytest.fixture
@@ -288,8 +285,7 @@ def test_a_memory_whose_connection_was_lost_while_its_tables_were_created_is_ope
 ) -> None:
     with proxy_to(fragile.folder) as proxy:
         proxy.confirmations_to_lose = 1
-        url = proxy.url("postgres")
-        with closing(PostgresStorage(PostgresDatabase(url, schema=tmp_path.name, dimensions=DIMENSIONS))) as storage:
+        with closing(opened(proxy.url("postgres"), tmp_path.name)) as storage:
             assert proxy.confirmations_to_lose == 0
             assert add(storage, new_memory("first")) == 1
 
@@ -373,7 +369,7 @@ for each row execute function last_words();
 def test_a_commit_is_acknowledged_though_the_server_ends_the_connection_right_after_it(cluster: Cluster) -> None:
     """What it says then is read together with the confirmation."""
     url = cluster.create_database("last_words")
-    with closing(PostgresStorage(PostgresDatabase(url, dimensions=DIMENSIONS))) as storage:
+    with closing(opened(url)) as storage:
         add(storage, new_memory("first"))
         with psycopg.connect(url) as connection:
             connection.execute(LAST_WORDS)
@@ -397,15 +393,13 @@ class NeverWaiting:
 def test_an_answer_that_comes_in_pieces_stops_no_other_thread(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with proxy_to(cluster.folder) as proxy:
-        storage = PostgresStorage(PostgresDatabase(proxy.url("postgres"), schema=tmp_path.name, dimensions=DIMENSIONS))
+    with proxy_to(cluster.folder) as proxy, closing(opened(proxy.url("postgres"), tmp_path.name)) as storage:
         proxy.piece = 1
-        with closing(storage):
-            assert add(storage, new_memory("first")) == 1
-            for _ in range(20):
-                with storage.read() as reader:
-                    assert reader.memories.ids(Scope()) == [1]
-                connection = reader.connection.raw
-                with monkeypatch.context() as patch:
-                    patch.setattr(connection, "pgconn", NeverWaiting(connection.pgconn))
-                    assert connection.is_usable()
+        assert add(storage, new_memory("first")) == 1
+        for _ in range(20):
+            with storage.read() as reader:
+                assert reader.memories.ids(Scope()) == [1]
+            connection = reader.connection.raw
+            with monkeypatch.context() as patch:
+                patch.setattr(connection, "pgconn", NeverWaiting(connection.pgconn))
+                assert connection.is_usable()

@@ -108,7 +108,7 @@ def scopes() -> list[Scope]:
 def plans_of(connection: Connection, scope: Scope) -> list[str]:
     """Return the plans of the statements that search a scope."""
     plans: list[str] = []
-    send = Connection._send
+    send = Connection.send
 
     def explained(connection: Connection, statements: Any) -> Any:
         asked = ["limit %(k)s" in statement.sql for statement in statements]
@@ -121,7 +121,7 @@ def plans_of(connection: Connection, scope: Scope) -> list[str]:
 
     connection.together()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Connection, "_send", explained)
+        patch.setattr(Connection, "send", explained)
         nearest_units(connection, scope, unit_vectors(1, 3)[0], 200)
     return plans
 

@@ -8,11 +8,11 @@ import psycopg
 import pytest
 
 from clusters import Cluster
-from engine_memories import DIMENSIONS, add, new_memory
+from engine_memories import add, new_memory, opened
 from inside import database_of
 from vector_memory.errors import DatabaseError, DatabaseLockError
 from vector_memory.extras.postgres import connecting, database
-from vector_memory.extras.postgres.database import PostgresDatabase, PostgresStorage
+from vector_memory.extras.postgres.database import PostgresStorage
 
 UNTIL_NAMED = 5
 """The next time after so many, psycopg gives a statement a name."""
@@ -20,9 +20,8 @@ UNTIL_NAMED = 5
 
 @pytest.fixture
 def storage(cluster: Cluster, tmp_path: Path) -> Iterator[PostgresStorage]:
-    opened = PostgresStorage(PostgresDatabase(cluster.url(), schema=tmp_path.name, dimensions=DIMENSIONS))
-    yield opened
-    opened.close()
+    with closing(opened(cluster.url(), tmp_path.name)) as storage:
+        yield storage
 
 
 def divide(storage: PostgresStorage, divisor: int) -> None:
@@ -83,25 +82,12 @@ def test_a_statement_that_returns_other_types_since_its_table_was_altered_can_be
     assert titles() == before
 
 
-def test_an_error_that_arrives_before_all_of_a_batch_is_sent_is_reported_at_once(storage: PostgresStorage) -> None:
-    def fail() -> None:
-        with database_of(storage).write() as connection:
-            assert connection.state
-            connection.later("select 1 / %s", (0,))
-            for _ in range(20):
-                connection.later("select length(%s)", ("x" * 1_000_000,))
-
-    for _ in range(10):
-        with pytest.raises(DatabaseError, match="reported a failure"):
-            fail()
-
-
 def test_a_connection_to_a_server_that_cannot_say_its_timeline_is_kept_and_gives_names(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connecting, "SAID", "case when true then generate_series(1, 2) end")
     url = f"{cluster.url()}&connect_timeout=60"  # a pool of its own
-    with closing(PostgresStorage(PostgresDatabase(url, schema=tmp_path.name, dimensions=DIMENSIONS))) as storage:
+    with closing(opened(url, tmp_path.name)) as storage:
         with database_of(storage).read() as connection:
             assert connection.hides_timeline
             kept = connection.info.backend_pid

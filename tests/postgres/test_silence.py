@@ -13,10 +13,9 @@ import pytest
 from clusters import Cluster, running_cluster
 from engine_memories import DIMENSIONS, add, ids, new_memory, opened
 from faults.proxy import Proxy, proxy_to
-from inside import database_of
 from vector_memory.errors import DatabaseError
 from vector_memory.extras.postgres import beginnings, connection, database
-from vector_memory.extras.postgres.connecting import connect
+from vector_memory.extras.postgres.connecting import ConnectionPool, connect
 from vector_memory.extras.postgres.database import PostgresDatabase, PostgresStorage
 from vector_memory.extras.postgres.statement import Statement
 
@@ -34,14 +33,6 @@ def cluster() -> Iterator[Cluster]:
 def proxy(cluster: Cluster) -> Iterator[Proxy]:
     with proxy_to(cluster.folder) as running:
         yield running
-
-
-@pytest.fixture
-def storage(proxy: Proxy, tmp_path: Path) -> Iterator[PostgresStorage]:
-    with closing(opened(proxy.url("postgres"), tmp_path.name)) as storage:
-        assert add(storage, new_memory("first")) == 1
-        assert ids(storage) == [1]
-        yield storage
 
 
 @pytest.fixture
@@ -109,15 +100,15 @@ def test_a_server_that_stands_still_is_given_up_and_used_again_when_it_goes_on(
 
 
 @pytest.mark.usefixtures("_hasty")
-def test_connections_beside_one_that_was_lost_are_not_used_again(proxy: Proxy, storage: PostgresStorage) -> None:
-    connections = database_of(storage)._pool
-    with connections.connection(), connections.connection():
+def test_connections_beside_one_that_was_lost_are_not_used_again(proxy: Proxy) -> None:
+    connections = ConnectionPool.of(proxy.url("postgres"), 3)
+    with connections.connection(), connections.connection() as beside:
         pass
-    assert len(connections._idle) == 2
     proxy.silent.set()
-    with pytest.raises(DatabaseError, match=AWAY):
-        ids(storage)
-    assert connections._idle == []
+    with pytest.raises(DatabaseError, match=AWAY), connections.connection() as lost:
+        lost.execute("select 1")
+    assert (lost.closed, beside.closed) == (True, True)
+    connections.close()
 
 
 def test_a_descriptor_beyond_the_reach_of_select_can_be_waited_for() -> None:

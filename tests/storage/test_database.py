@@ -59,10 +59,21 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def database(path: Path):
-    with_closing = Database(path, dimensions=16)
-    with_closing.create()
-    yield with_closing
-    with_closing.close()
+    with closing(Database(path, dimensions=16)) as database:
+        database.create()
+        yield database
+
+
+@pytest.fixture
+def pair(path: Path) -> Iterator[tuple[Database, Database]]:
+    """Two handles of one file, as two processes have them."""
+    with closing(Database(path, dimensions=16)) as first, closing(Database(path, dimensions=16)) as second:
+        yield first, second
+
+
+def count(database: Database) -> int:
+    with database.read() as connection:
+        return int(fetch_value(connection, COUNT))
 
 
 def test_the_file_is_in_wal_mode_with_full_durability_foreign_keys_and_secure_delete(database: Database) -> None:
@@ -85,34 +96,22 @@ def test_a_reading_connection_cannot_write(database: Database) -> None:
 def test_many_threads_write_and_read_without_losing_a_row(database: Database) -> None:
     def work(agent: str) -> None:
         for _ in range(10):
-            with database.write() as connection:
-                connection.execute(ADD, (agent,))
-            with database.read() as connection:
-                fetch_value(connection, COUNT)
+            add(database, agent)
+            count(database)
 
     at_once(*(partial(work, str(number)) for number in range(12)))
-    with database.read() as connection:
-        assert fetch_value(connection, COUNT) == 120
+    assert count(database) == 120
 
 
-def test_a_lock_held_too_long_raises_an_error_that_says_to_repeat(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOCK_TIMEOUT_SECONDS", 0.05)
-    first, second = Database(path, dimensions=16), Database(path, dimensions=16)
-    with first.write(), pytest.raises(DatabaseLockError, match="repeating the call is safe"), second.write():
-        pass
-    first.close()
-    second.close()
-
-
-def test_writers_that_wait_for_another_process_share_one_time_limit(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+def test_writers_that_wait_for_another_process_share_one_time_limit_and_are_told_to_repeat(
+    pair: tuple[Database, Database], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LOCK_TIMEOUT_SECONDS", 1.0)
-    first, second = Database(path, dimensions=16), Database(path, dimensions=16)
+    first, second = pair
     failures: list[DatabaseLockError] = []
 
     def wait() -> None:
-        with pytest.raises(DatabaseLockError) as caught, second.write():
+        with pytest.raises(DatabaseLockError, match="repeating the call is safe") as caught, second.write():
             pass
         failures.append(caught.value)
 
@@ -124,8 +123,6 @@ def test_writers_that_wait_for_another_process_share_one_time_limit(
         for thread in threads:
             thread.join(max(0, give_up - time.monotonic()))
         assert len(failures) == 40
-    first.close()
-    second.close()
 
 
 def in_call(call: Call, work: Callable[[], None]) -> threading.Thread:
@@ -145,8 +142,8 @@ def add(database: Database, agent: str) -> None:
         connection.execute(ADD, (agent,))
 
 
-def test_a_call_does_not_wait_again_for_a_stuck_lock_after_its_timeout(path: Path) -> None:
-    first, second = Database(path, dimensions=16), Database(path, dimensions=16)
+def test_a_call_does_not_wait_again_for_a_stuck_lock_after_its_timeout(pair: tuple[Database, Database]) -> None:
+    first, second = pair
     late = Call(arrived_at=time.monotonic() - 60)
 
     def fail() -> None:
@@ -160,20 +157,18 @@ def test_a_call_does_not_wait_again_for_a_stuck_lock_after_its_timeout(path: Pat
     with first.write():
         in_call(late, fail)
         assert failed.wait(20)
-    first.close()
-    second.close()
 
 
 def test_a_call_writes_after_its_timeout_if_the_lock_is_free(database: Database) -> None:
     in_call(Call(arrived_at=time.monotonic() - 60), lambda: add(database, "slow")).join()
-    with database.read() as connection:
-        assert fetch_value(connection, COUNT) == 1
+    assert count(database) == 1
 
 
 @pytest.mark.parametrize("same_process", [True, False], ids=["for a thread", "for a process"])
-def test_a_call_that_is_cancelled_while_it_waits_writes_nothing(path: Path, *, same_process: bool) -> None:
-    database = Database(path, dimensions=16)
-    holder = database if same_process else Database(path, dimensions=16)
+def test_a_call_that_is_cancelled_while_it_waits_writes_nothing(
+    pair: tuple[Database, Database], *, same_process: bool
+) -> None:
+    database, holder = pair[0], pair[0 if same_process else 1]
     call = Call()
     caught: list[BaseException] = []
 
@@ -187,10 +182,7 @@ def test_a_call_that_is_cancelled_while_it_waits_writes_nothing(path: Path, *, s
         call.cancelled = True
         thread.join(20)
         assert len(caught) == 1
-    with database.read() as connection:
-        assert fetch_value(connection, COUNT) == 0
-    database.close()
-    holder.close()
+    assert count(database) == 0
 
 
 def test_a_query_that_nobody_waits_for_any_more_is_stopped(database: Database) -> None:
@@ -202,8 +194,7 @@ def test_a_query_that_nobody_waits_for_any_more_is_stopped(database: Database) -
             fetch_value(connection, endless)
     finally:
         current_call.reset(token)
-    with database.read() as connection:
-        assert fetch_value(connection, COUNT) == 0
+    assert count(database) == 0
 
 
 def test_a_call_that_is_cancelled_after_it_started_to_write_is_completed(database: Database) -> None:
@@ -215,12 +206,11 @@ def test_a_call_that_is_cancelled_after_it_started_to_write_is_completed(databas
         add(database, "second")
 
     in_call(call, write_twice).join()
-    with database.read() as connection:
-        assert fetch_value(connection, COUNT) == 2
+    assert count(database) == 2
 
 
-def test_closing_releases_writers_that_wait_for_another_process(path: Path) -> None:
-    first, second = Database(path, dimensions=16), Database(path, dimensions=16)
+def test_closing_releases_writers_that_wait_for_another_process(pair: tuple[Database, Database]) -> None:
+    first, second = pair
     sent_away: list[str] = []
 
     def wait() -> None:
@@ -229,14 +219,8 @@ def test_closing_releases_writers_that_wait_for_another_process(path: Path) -> N
         sent_away.append(str(error.value))
 
     with first.write():
-        threads = [threading.Thread(target=wait, daemon=True) for _ in range(3)]
-        threads.append(threading.Thread(target=second.close, daemon=True))
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(20)
+        at_once(wait, wait, wait, second.close, seconds=20)
         assert sent_away == ["The memory store is closed: open it again."] * 3
-    first.close()
 
 
 def test_a_writer_whose_turn_comes_after_closing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,23 +316,20 @@ def test_opening_a_present_file_writes_nothing(path: Path) -> None:
 
 def test_nothing_is_created_before_the_first_write(path: Path) -> None:
     """Whoever only looks leaves no folder behind, and finds nothing."""
-    with closing(Database(path, dimensions=16)) as database, database.read() as connection:
-        assert fetch_value(connection, COUNT) == 0
-    assert not path.parent.exists()
-    with closing(Database(path, dimensions=16)) as database, database.write() as connection:
-        connection.execute(ADD, ("a",))
+    with closing(Database(path, dimensions=16)) as database:
+        assert count(database) == 0
+        assert not path.parent.exists()
+        add(database, "a")
     assert path.exists()
 
 
 @pytest.mark.parametrize("read_only", [False, True])
 def test_a_file_that_another_process_creates_later_is_read_from_then_on(path: Path, read_only: bool) -> None:
     with closing(Database(path, dimensions=16, read_only=read_only)) as early:
-        with early.read() as connection:
-            assert fetch_value(connection, COUNT) == 0
-        with closing(Database(path, dimensions=16)) as other, other.write() as connection:
-            connection.execute(ADD, ("a",))
-        with early.read() as connection:
-            assert fetch_value(connection, COUNT) == 1
+        assert count(early) == 0
+        with closing(Database(path, dimensions=16)) as other:
+            add(other, "a")
+        assert count(early) == 1
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused_before_anything_is_stored(tmp_path: Path) -> None:
@@ -393,8 +374,7 @@ def test_erasing_does_not_wait_for_a_reader_and_is_completed_by_the_next_write_a
     database: Database, path: Path
 ) -> None:
     reader = apsw.Connection(str(path))
-    with database.write() as connection:
-        connection.execute(ADD, ("a",))
+    add(database, "a")
     reader.execute("begin")
     reader.execute(COUNT).fetchall()
     with database.write() as connection:
@@ -423,8 +403,7 @@ def test_nothing_is_written_to_a_read_only_memory(tmp_path: Path) -> None:
         pass
     with pytest.raises(DatabaseError), database.read() as connection:
         connection.execute("delete from session_memories")
-    with database.read() as connection:
-        assert connection.execute("select count(*) from session_memories").get == 0
+    assert count(database) == 0
     database.close()
 
 
@@ -437,8 +416,7 @@ def test_the_version_of_a_file_that_may_only_be_read_changes_when_others_commit(
         with closing(Database(path, dimensions=16, read_only=True)) as reading:
             versions = {reading.version()}
             for name in ("one", "two", "three"):
-                with writing.write() as connection:
-                    connection.execute(ADD, (name,))
+                add(writing, name)
                 versions.add(reading.version())
             assert len(versions) == 4
 
@@ -608,13 +586,9 @@ def flushed(connection: apsw.Connection) -> list[object]:
 
 def test_every_commit_and_checkpoint_reaches_the_disk_itself(tmp_path: Path) -> None:
     """Also those of a restored or repaired memory, and of a revoked token. SQLite asks for it on macOS only."""
-    database = Database(tmp_path / "memory.db", dimensions=16)
-    try:
-        with database.write() as connection:
-            assert flushed(connection) == [1, 1]
-    finally:
-        database.close()
-    with copying._exclusive_connection(tmp_path / "memory.db") as connection:
+    with closing(Database(tmp_path / "memory.db", dimensions=16)) as database, database.write() as connection:
+        assert flushed(connection) == [1, 1]
+    with copying.exclusive_connection(tmp_path / "memory.db") as connection:
         assert flushed(connection) == [1, 1]
     with Registry(tmp_path).tables.transaction(writes=True) as teams:
         assert flushed(teams.connection.raw) == [1, 1]

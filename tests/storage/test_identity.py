@@ -106,18 +106,17 @@ def test_a_database_that_is_put_back_works_again_and_lacks_only_refused_memories
 def test_a_connection_that_was_opened_while_the_file_was_replaced_is_not_kept(
     database: Database, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept, connect = path.with_name("kept.db"), database._connect
+    made: list[apsw.Connection] = []
 
-    def connect_beside_the_exchange() -> apsw.Connection:
-        connection = connect()
-        path.rename(kept)
-        return connection
+    def set_up_beside_the_exchange(connection: apsw.Connection, _: str) -> None:
+        made.append(connection)
+        path.rename(path.with_name("kept.db"))
 
-    monkeypatch.setattr(database, "_connect", connect_beside_the_exchange)
+    monkeypatch.setattr("vector_memory.storage.sqlite.database.set_up", set_up_beside_the_exchange)
     with pytest.raises(DatabaseError, match="Put the file back"):
         texts(database)
-    kept.rename(path)
-    assert database._readers._idle == []
+    with pytest.raises(apsw.ConnectionClosedError):
+        made[0].changes()
 
 
 @pytest.mark.parametrize("harm", ["delete", "replace"])

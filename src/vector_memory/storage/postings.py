@@ -164,7 +164,7 @@ def indexed(texts: Sequence[str], first: int = 0) -> Words:
         found = terms(text)
         lengths.append(len(found))
         for term, count in Counter(found).items():
-            bucket, hashed = hash_of(term)
+            bucket, hashed = bucket_and_hash(term)
             rows[bucket].append(hashed << NUMBER_BITS + COUNT_BITS | number << COUNT_BITS | min(count, MAX_COUNT))
     return Words(
         np.array(lengths, LENGTH).tobytes(),
@@ -212,7 +212,7 @@ def occurrences(wanted: Sequence[str], rows: PostingRows, block_count: int) -> l
     buckets = buckets_of(wanted)
     ends, postings = placed(rows, len(buckets) * block_count)
     found = []
-    for bucket, hashed in map(hash_of, wanted):
+    for bucket, hashed in map(bucket_and_hash, wanted):
         first = buckets.index(bucket) * block_count
         begin, own = ends[first], ends[first : first + block_count + 1]
         hits = begin + np.flatnonzero(hashes_of(postings[begin : own[-1]]) == hashed)
@@ -249,12 +249,12 @@ def placed(rows: PostingRows, count: int) -> tuple[Numbers, Postings]:
 
 def buckets_of(wanted: Sequence[str]) -> list[int]:
     """Return the buckets of terms, ascending."""
-    return sorted({bucket for bucket, _ in map(hash_of, wanted)})
+    return sorted({bucket for bucket, _ in map(bucket_and_hash, wanted)})
 
 
 def key_of(term: str) -> int:
     """Return a term's key, its bucket and hash: at least 28 bits, as good as random."""
-    bucket, hashed = hash_of(term)
+    bucket, hashed = bucket_and_hash(term)
     return bucket << HASH_BITS | hashed
 
 
@@ -279,7 +279,7 @@ def counts_of(postings: Postings) -> NDArray[np.uint16]:
 
 
 @lru_cache(maxsize=1 << 16)
-def hash_of(term: str) -> tuple[int, int]:
+def bucket_and_hash(term: str) -> tuple[int, int]:
     """Return a term's bucket and its hash."""
     number = int.from_bytes(hashlib.blake2b(term.encode(), digest_size=8).digest(), "little")
     return number % BUCKETS, number >> 64 - HASH_BITS

@@ -5,7 +5,7 @@ does. What an agent has deleted is held too, until it is erased.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from vector_memory.answers.models import Result
 from vector_memory.domain import STORED, MemoryKind, Scope, derived_from
@@ -18,6 +18,9 @@ from vector_memory.storage.queries.portions import Portions
 from vector_memory.storage.records import Hold, Memory
 from vector_memory.writing.deletion import Deletion
 from vector_memory.writing.writer import require_existing
+
+KEY = "content_hash", "memory_type", "agent_id", "session_id", "session_iter", "task_code", "created_at"
+"""By what the copy of a memory is found."""
 
 
 class HeldEntry(NamedTuple):
@@ -122,15 +125,9 @@ class Holding:
 
 def is_stored_again(reader: Reader, memory: Memory) -> bool:
     """Return whether the text of a deleted memory was stored again. People repeat prompts: that is another memory."""
-    found = reader.memories.find_copy(key_of(memory))
+    found = reader.memories.find_copy({name: getattr(memory, name) for name in KEY})
     is_same = memory.memory_type != MemoryKind.INPUT_PROMPT
     return found is not None and (is_same or reader.memories.get(found).created_at == memory.created_at)
-
-
-def key_of(memory: Memory) -> dict[str, Any]:
-    """Return by what the copy of a memory is found."""
-    names = "content_hash", "memory_type", "agent_id", "session_id", "session_iter", "task_code", "created_at"
-    return {name: getattr(memory, name) for name in names}
 
 
 def require_held(reader: Reader, memory_ids: Collection[int]) -> dict[int, Hold]:

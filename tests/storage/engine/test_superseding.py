@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from engine_memories import Engine, add, ids, new_memory
+from engine_memories import add, ids, new_memory
 from faults.effort import effort
 from vector_memory.domain import ANY, STORED, MemoryKind, Scope, utc_now
 from vector_memory.storage.base import Storage
@@ -216,7 +216,8 @@ def test_the_longer_a_chain_that_expires_the_more_of_it_is_read_at_once(
         reads, fetch = list[str](), writer.connection.fetch
         monkeypatch.setattr(writer.connection, "fetch", lambda *asked: reads.append(asked[1]) or fetch(*asked))
         writer.supersede(ids[-1], [ids[-2]])
-        assert writer.lifecycle.of(ids[0]).superseded_until == writer.lifecycle.of(ids[-1]).expires_at
+        lifecycles = writer.upkeep.portions.lifetimes().lifecycles
+        assert lifecycles[0].superseded_until == lifecycles[-1].expires_at
         assert writer.lifecycle.wrong() == []
     assert len(reads) < 10
 
@@ -240,16 +241,8 @@ def test_only_superseded_memories_of_a_scope_are_counted(storage: Storage) -> No
     supersede(storage, third, first, second)
     with storage.write() as writer:
         writer.expire(second, utc_now(1))
-        assert (
-            writer.memories.count_hidden(Scope()).superseded
-            == writer.memories.count_hidden(Scope("report", session_id="s")).superseded
-            == 1
-        )
-        assert (
-            writer.memories.count_hidden(Scope(session_id="other")).superseded
-            == writer.memories.count_hidden(Scope(as_of=ANY)).superseded
-            == 0
-        )
+        scopes = Scope(), Scope("report", session_id="s"), Scope(session_id="other"), Scope(as_of=ANY)
+        assert [writer.memories.count_hidden(scope).superseded for scope in scopes] == [1, 1, 0, 0]
         writer.supersede(other, [third])
         assert writer.memories.count_hidden(Scope()).superseded == 2
 
@@ -263,14 +256,3 @@ def test_the_same_text_is_no_duplicate_once_it_is_superseded_but_one_of_the_same
         assert writer.find_duplicate(new, known) is None
         assert writer.find_duplicate(new, known, moment(2)) is None
         assert writer.find_duplicate(new, known, moment(1)) == first
-
-
-def test_two_handles_that_supersede_the_same_memory_make_a_fork(engine: Engine) -> None:
-    storage, other = engine.storage, engine.open()
-    first, second, third = (add(storage, new_memory(text)) for text in "abc")
-    supersede(storage, second, first)
-    supersede(other, third, first)
-    with storage.write() as writer:
-        assert writer.lifecycle.superseding([first]) == [(first, second), (first, third)]
-        writer.release(second, [first])
-    assert ids(other) == [second, third]

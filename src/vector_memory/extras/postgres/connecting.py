@@ -361,7 +361,7 @@ def require_supported(connection: Connection) -> None:
     installed = pgvector_in(connection)
     if installed is None:
         raise DatabaseError(NO_PGVECTOR)
-    if version_of(installed) < OLDEST_PGVECTOR:
+    if version_numbers(installed) < OLDEST_PGVECTOR:
         raise DatabaseError(
             f"The database has pgvector {installed}, which can return wrong results: install pgvector "
             f"{PGVECTOR_REQUIRED} or newer on its server, and run `alter extension vector update` in the database."
@@ -374,7 +374,7 @@ def pgvector_in(connection: Connection) -> str | None:
     return next((str(version) for (version,) in rows), None)
 
 
-def version_of(text: str) -> tuple[int, ...]:
+def version_numbers(text: str) -> tuple[int, ...]:
     """Return a version as numbers, for comparison."""
     return tuple(int(part) for part in text.split(".") if part.isdecimal())
 

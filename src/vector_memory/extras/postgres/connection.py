@@ -298,7 +298,7 @@ class Connection(psycopg.Connection[Row]):
         def send() -> None:
             had_stale_names = self._has_stale_names
             try:
-                cursors[:] = self._send(sent)
+                cursors[:] = self.send(sent)
             except psycopg.Error:
                 with suppress(psycopg.OperationalError):
                     self.rollback()
@@ -321,9 +321,10 @@ class Connection(psycopg.Connection[Row]):
 
     def _send_all(self, statements: Sequence[Statement]) -> list[Cursor]:
         waiting, self._waiting = self._waiting, []
-        return self._send([*waiting, *statements])[len(waiting) :]
+        return self.send([*waiting, *statements])[len(waiting) :]
 
-    def _send(self, statements: Sequence[Statement]) -> list[Cursor]:
+    def send(self, statements: Sequence[Statement]) -> list[Cursor]:
+        """Send statements in one round trip, and return their cursors."""
         try:
             if len(statements) == 1:
                 return [self._execute(statements[0])]

@@ -21,6 +21,11 @@ logger = logging.getLogger(__name__)
 WAIT_FOR_STANDBY = """
 select from pg_stat_activity where wait_event = 'SyncRep' and datname = current_database() limit 1
 """
+# A commit that has written something waits for standbys, for all earlier commits too. A standby writes nothing.
+CONFIRM = """
+select pg_logical_emit_message(true, 'vector-memory', '')
+where current_setting('synchronous_standby_names') <> '' and not pg_is_in_recovery()
+"""
 UNCONFIRMED_BEFORE = (
     "Another change waits for a standby of the database server, which does not confirm it. Nothing was changed: check "
     "the standbys, which `vector-memory doctor` lists, and repeat the call."
@@ -92,16 +97,9 @@ class PostgresDatabase:
 
     @contextmanager
     def confirming(self) -> Iterator[Connection]:
-        """Yield a connection in a transaction that changes nothing, but whose end may wait like a change's.
-
-        It does not wait for writers.
-        """
+        """Yield a connection in a transaction whose end waits as a change's does. It does not wait for writers."""
         opening, seconds_left = beginnings.confirming(self.schema), self._write_lock.patience(LOCK_TIMEOUT_SECONDS)
-        with (
-            translated_errors(),
-            self._reader() as connection,
-            connection.writing(opening, seconds_left=seconds_left),
-        ):
+        with translated_errors(), self._reader() as connection, connection.writing(opening, seconds_left=seconds_left):
             yield connection
 
     def version(self) -> int:
@@ -150,12 +148,6 @@ class PostgresDatabase:
 
 
 # ruff: noqa: D102 - the methods are described in storage.base
-
-# A commit that has written something waits for standbys, for all earlier commits too. A standby writes nothing.
-CONFIRM = """
-select pg_logical_emit_message(true, 'vector-memory', '')
-where current_setting('synchronous_standby_names') <> '' and not pg_is_in_recovery()
-"""
 
 
 class PostgresStorage(Storage):

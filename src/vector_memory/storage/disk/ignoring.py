@@ -54,13 +54,9 @@ def keep_folder_out_of_git(folder: Path) -> None:
         with suppress(OSError):
             is_own = holds_only(folder / DATABASE_NAME)
             write_rules(rules, EVERYTHING if is_own else [f"/{RULES}", *WRITTEN_HERE])
-    match rules_in(rules):
-        case [first, "*"] if first == REMARK:
-            exclude(folder, EVERYTHING)
-        case [first, *_] if first == REMARK:
-            exclude(folder, [f"/{RULES}", *WRITTEN_HERE])
-        case _:
-            exclude(folder, WRITTEN_HERE)
+    known = rules_in(rules)
+    ours = [f"/{RULES}"] if known[:1] == [REMARK] else []
+    exclude(folder, EVERYTHING if known == [REMARK, "*"] else [*ours, *WRITTEN_HERE])
 
 
 def make_own_folder(folder: Path) -> None:

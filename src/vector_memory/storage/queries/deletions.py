@@ -69,7 +69,7 @@ class DeletionQueries(Queries):
         root = new.metadata.get("root")
         folders = [None] if root is None else PurePath(str(root), str(new.metadata.get("source"))).parents
         asked = [
-            Query(DeletedText, sql, {"digest": digest_of(key, str(new.kind), new.session_id, folder, content_hash)})
+            Query(DeletedText, sql, {"digest": keyed_hash(key, str(new.kind), new.session_id, folder, content_hash)})
             for key in self.keys
             for content_hash in set(hashes)
             for folder in folders
@@ -90,7 +90,7 @@ class DeletionChanges(Queries):
         if not self.deletions.keys:
             self.deletions.keys.append(token_bytes(KEY_BYTES))
             self.connection.insert("trace_keys", [{"key": self.deletions.keys[0]}])
-        digest = digest_of(self.deletions.keys[0], memory.memory_type, memory.session_id, root, memory.content_hash)
+        digest = keyed_hash(self.deletions.keys[0], memory.memory_type, memory.session_id, root, memory.content_hash)
         sql = """
             insert into traces (digest, created_at, deleted_at) values (%(digest)s, %(created_at)s, {utc})
             on conflict (digest, created_at) do update set deleted_at = excluded.deleted_at
@@ -102,7 +102,7 @@ class DeletionChanges(Queries):
         of_memory = memory.memory_type, memory.session_id, root_of(memory), memory.content_hash
         sql = "delete from traces where digest = %(digest)s and created_at = %(created_at)s"
         for key in self.deletions.keys:
-            self.connection.later(sql, {"digest": digest_of(key, *of_memory), "created_at": memory.created_at})
+            self.connection.later(sql, {"digest": keyed_hash(key, *of_memory), "created_at": memory.created_at})
 
     def add_deletions(self, deletions: DeletedTexts) -> None:
         """Add what was deleted from another memory, with the keys."""
@@ -142,7 +142,7 @@ def covers(deletion: DeletedText, new: NewMemory) -> bool:
     return new.created_at is not None and new.created_at <= max(deletion.deleted_at, deletion.created_at)
 
 
-def digest_of(key: bytes, kind: str, session_id: str | None, root: object, content_hash: str) -> bytes:
+def keyed_hash(key: bytes, kind: str, session_id: str | None, root: object, content_hash: str) -> bytes:
     """Return the keyed hash of a text's hash and its origin: its kind with its session, and the folder of its file.
 
     Not the agent, whose name depends on who reports it, nor the path, so that a renamed file is the same.

@@ -62,7 +62,7 @@ class PostingsRow(NamedTuple):
     postings: bytes
 
 
-class UnitText(NamedTuple):
+class IndexedUnit(NamedTuple):
     """A unit, and its searchable text."""
 
     id: int
@@ -170,9 +170,9 @@ class KeywordIndex:
             if units := self.units_of(memory["memory_id"]):
                 self.add(**memory, unit_ids=[unit.id for unit in units], words=indexed([one.text for one in units]))
 
-    def units_of(self, memory_id: int) -> list[UnitText]:
+    def units_of(self, memory_id: int) -> list[IndexedUnit]:
         """Return the units of a memory; none if it should be chunked but has no chunks yet."""
-        return self.connection.fetch(unit_text, UNIT_TEXTS, {"id": memory_id})
+        return self.connection.fetch(indexed_unit, UNIT_TEXTS, {"id": memory_id})
 
     def memories_in(self, block_id: int) -> list[int]:
         """Return the ids of the memories that are filed in a block of their kind, ascending."""
@@ -224,11 +224,11 @@ def word_block(*, id: int, kind: str, units: int, rules: int, **contents: bytes)
     return WordBlock(id, kind, units, rules, Contents(**contents), {})
 
 
-def unit_text(id: int, title: Any, headings: Any, content: Any) -> UnitText:  # noqa: A002 - the name of a column
+def indexed_unit(id: int, title: Any, headings: Any, content: Any) -> IndexedUnit:  # noqa: A002 - the name of a column
     """Return a unit whose texts may be damaged."""
-    return UnitText(id, searchable_text(readable(title or ""), texts_in(readable(headings)), readable(content)))
+    return IndexedUnit(id, searchable_text(decoded(title or ""), texts_in(decoded(headings)), decoded(content)))
 
 
-def readable(text: bytes | str) -> str:
+def decoded(text: bytes | str) -> str:
     """Return a text that may be damaged, and that an engine may return as bytes."""
     return text if isinstance(text, str) else text.decode(errors="replace")

@@ -52,7 +52,7 @@ union select memory_id from memory_lifecycle where superseded_at is not null
 """
 
 
-def links(near: str, far: str) -> str:
+def links_from(near: str, far: str) -> str:
     """Return the query for the links of memories, from their column `near` to `far`, past what has expired."""
     expired = f"exists (select 1 from memory_lifecycle l where l.memory_id = s.{far} and {EXPIRED})"
     return f"""
@@ -64,15 +64,6 @@ def links(near: str, far: str) -> str:
         select start as {near}, id as {far} from linked
         where not is_gone and {{visible_id:linked.start}} and {{visible_id:linked.id}} order by start, id
     """
-
-
-class Lifecycle(NamedTuple):
-    """When a memory expires, when it is superseded, and whether it is pinned. None: never, for ever."""
-
-    expires_at: str | None = None
-    superseded_at: str | None = None
-    superseded_until: str | None = None
-    pinned: bool = False
 
 
 class Superseding(NamedTuple):
@@ -124,22 +115,15 @@ class LifecycleQueries(Queries):
         """
         return self.connection.fetch(Hold, sql)
 
-    def of(self, memory_id: int) -> Lifecycle:
-        """Return the lifecycle of a memory."""
-        sql = """
-            select expires_at, superseded_at, superseded_until, pinned from memory_lifecycle where memory_id = %(id)s
-        """
-        return self.connection.fetch_one(Lifecycle, sql, {"id": memory_id}) or Lifecycle()
-
     @read
     def superseding(self, memory_ids: Collection[int]) -> Steps[list[Supersession]]:
         """Return what supersedes memories, by ascending ids of both."""
-        return ask(Supersession, links("older_id", "newer_id"), {"ids": list(memory_ids)})
+        return ask(Supersession, links_from("older_id", "newer_id"), {"ids": list(memory_ids)})
 
     @read
     def superseded_by(self, memory_ids: Collection[int]) -> Steps[list[Supersession]]:
         """Return what memories supersede, by ascending ids of both."""
-        return ask(Supersession, links("newer_id", "older_id"), {"ids": list(memory_ids)})
+        return ask(Supersession, links_from("newer_id", "older_id"), {"ids": list(memory_ids)})
 
     def wrong(self) -> list[int]:
         """Return the memories whose superseded state contradicts their links."""

@@ -127,7 +127,7 @@ def observation_from_row(*, metadata: str, **columns: Any) -> Observation:
     return Observation(corrects=object_in(metadata).get("corrects") is True, **columns)
 
 
-def beside(side: str, order: str) -> str:
+def on_side(side: str, order: str) -> str:
     """Return the query for the neighbours on one side of a memory.
 
     The index of sessions has the memories of a session, kind and iteration in the order of storing.
@@ -145,7 +145,7 @@ def beside(side: str, order: str) -> str:
 
 
 NEIGHBOURS = f"""
-select m.id, {beside("<", "desc")} as before, {beside(">", "asc")} as after from session_memories m
+select m.id, {on_side("<", "desc")} as before, {on_side(">", "asc")} as after from session_memories m
 where {{visible:m}} and m.id {{among:ids}} and m.chunk_count <= 1 and {{project:m}} is not null
 """
 

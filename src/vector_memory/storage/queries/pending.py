@@ -42,7 +42,7 @@ coalesce(
 UNTIL = "{now} + %(seconds)s"
 
 
-def parameters_of(lease: Lease) -> dict[str, Any]:
+def values_of(lease: Lease) -> dict[str, Any]:
     """Return the holder of a lease, and how long it lasts from now."""
     return {"owner": lease.owner, "seconds": lease.until - time.time()}
 
@@ -114,7 +114,7 @@ class PendingChanges(PassageChanges):
             on conflict (memory_id) do update
                 set owner = excluded.owner, leased_until = excluded.leased_until, attempts = 0
         """
-        self.connection.later(sql, parameters_of(lease) | {"id": memory_id})
+        self.connection.later(sql, values_of(lease) | {"id": memory_id})
 
     def defer_missing_vectors(self) -> None:
         """Make all memories without vectors available to any process, unless one has them already."""
@@ -129,7 +129,7 @@ class PendingChanges(PassageChanges):
     def renew_leases(self, lease: Lease) -> None:
         """Extend the holder's leases."""
         sql = f"update pending_vectors set leased_until = {UNTIL} where owner = %(owner)s"
-        self.connection.later(sql, parameters_of(lease))
+        self.connection.later(sql, values_of(lease))
 
     def take_over(self, lease: Lease) -> None:
         """Lease the oldest memory that was left behind, or else the newest of the process that has the most left.
@@ -143,7 +143,7 @@ class PendingChanges(PassageChanges):
                 attempts = attempts + case when {IS_HELD} then 0 else 1 end
             where memory_id = {TO_TAKE_OVER}
         """
-        self.connection.later(sql, parameters_of(lease))
+        self.connection.later(sql, values_of(lease))
 
     def release_leases(self, owner: str, failed: int | None = None) -> None:
         """Release this process's leases; the memory that has `failed` may be retried a few times.
@@ -235,7 +235,7 @@ class ChangeOfModel(Queries):
         sql = f"select 1 from upkeep where owner <> %(owner)s and {IS_HELD}"
         if self.connection.fetch_value(sql, {"owner": lease.owner}) is not None:
             return False
-        self.connection.later(f"update upkeep set owner = %(owner)s, leased_until = {UNTIL}", parameters_of(lease))
+        self.connection.later(f"update upkeep set owner = %(owner)s, leased_until = {UNTIL}", values_of(lease))
         return True
 
     def release_lease(self, owner: str) -> None:

@@ -62,7 +62,7 @@ def replace_database(
     if is_open(target):
         raise DatabaseLockError(IN_USE_HERE)
     # Opened before SQLite takes its locks and closed afterwards: closing a file drops all locks of the process on it.
-    with target.open("rb") as old, translated_errors(), _exclusive_connection(target) as connection:
+    with target.open("rb") as old, translated_errors(), exclusive_connection(target) as connection:
         _save_bytes(old, log_of(target), kept)
         try:
             source = new(kept)
@@ -76,7 +76,7 @@ def replace_database(
 
 
 @contextlib.contextmanager
-def _exclusive_connection(path: Path) -> Iterator[apsw.Connection]:
+def exclusive_connection(path: Path) -> Iterator[apsw.Connection]:
     """Yield a connection that locks out all others and treats the content of the file as an empty database."""
     with contextlib.closing(apsw.Connection(str(path))) as connection:
         flush_the_disk_too(connection)

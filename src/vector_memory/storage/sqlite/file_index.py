@@ -10,6 +10,7 @@ from vector_memory.storage.disk.filesystem import journal_of, log_index_of, log_
 from vector_memory.storage.sqlite import migrations
 from vector_memory.storage.sqlite.connecting import load_vector_search, use_write_ahead_log
 from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.inspection import extension_version
 from vector_memory.storage.sqlite.rows import fetch_value
 
 APPLICATION_ID = 0x43574546
@@ -60,14 +61,10 @@ def nothing_to_load(_connection: apsw.Connection) -> None:
 
 def can_load_vector_search() -> bool:
     """Return whether sqlite-vec can be loaded."""
-    connection = apsw.Connection(":memory:")
     try:
-        load_vector_search(connection)
-    except apsw.Error:
+        return bool(extension_version())
+    except DatabaseError:
         return False
-    finally:
-        connection.close()
-    return True
 
 
 def require_ours(connection: apsw.Connection) -> None:

@@ -110,7 +110,7 @@ def kind_of(path: Path) -> FileKind:
 
 def damage(connection: apsw.Connection) -> list[str]:
     """Return what is wrong with the structure of the file, in SQLite's words, which contain no stored content."""
-    thorough = database_bytes(connection) <= THOROUGH_BYTES
+    thorough = sizes(connection)[0] <= THOROUGH_BYTES
     lines: list[str] = []
     try:
         # One by one: the check may stop after some lines.
@@ -119,11 +119,6 @@ def damage(connection: apsw.Connection) -> list[str]:
     except (apsw.CorruptError, apsw.NotADBError) as error:
         lines.append(str(error))
     return [line for line in lines if line != "ok" and not line.startswith("***")]
-
-
-def database_bytes(connection: apsw.Connection) -> int:
-    """Return the size of the database in bytes."""
-    return sizes(connection)[0]
 
 
 def sizes(connection: apsw.Connection) -> tuple[int, int]:

@@ -111,7 +111,7 @@ def carry_over_sequences(connection: apsw.Connection) -> None:
 
 def moved_memory(row: dict[str, Any]) -> dict[str, Any]:
     """Return the column values of a new row for one of the original server's rows."""
-    row = {name: text_of(value) if isinstance(value, bytes) else value for name, value in row.items()}
+    row = {name: as_text(value) if isinstance(value, bytes) else value for name, value in row.items()}
     kind = str(KINDS.get(row["memory_type"], row["memory_type"]))
     content = str(row["content"] or "")
     created = normal_time(row.get("created_at"))
@@ -140,7 +140,7 @@ def moved_memory(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def text_of(value: object) -> str | None:
+def as_text(value: object) -> str | None:
     """Return a value as text; characters that are not UTF-8 are replaced."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")

@@ -135,7 +135,7 @@ def copied(salvaged: Salvaged, kept: Path) -> Iterator[str]:
 
 def _findings(connection: Connection, indexer: Indexer, *, deep: bool) -> Iterator[report.Finding]:
     kind = inspection.file_kind(connection)
-    length = inspection.database_bytes(connection)
+    length, _ = inspection.sizes(connection)
     yield report.fine("file", f"The file is readable; its size is {length / 1e6:,.1f} MB.")
     yield NOT_PRESENT.get(kind) or report.fine("schema", "The file has the format of this release.")
     yield (found := integrity(connection, kind))
