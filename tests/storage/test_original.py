@@ -1,5 +1,6 @@
 """Files of the original server are upgraded with all they hold; those of development versions are refused."""
 
+from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from original_files import EARLY, LATE, texts_in, unpacked
 from vector_memory.domain import Chunk, Page, Scope, SearchMode
 from vector_memory.errors import DatabaseError
 from vector_memory.settings import Settings
+from vector_memory.storage.records import Memory
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.transactions import SqliteReader
@@ -52,6 +54,18 @@ def everything() -> dict[str, list[tuple[str, int]]]:
 def without_cutting(path: Path) -> None:
     """Upgrade a file as a process does that ends before any document is cut."""
     Database(path, dimensions=384).close()
+
+
+def upgraded_after(path: Path, sql: str, memory_ids: Sequence[int]) -> list[Memory]:
+    """Change a file of the original server, and return memories of it as they are after the upgrade."""
+    change(path, sql)
+    with closing(Database(path, dimensions=384)) as database, database.read() as connection:
+        return [*SqliteReader(connection).memories.get_all(memory_ids).values()]
+
+
+def kinds_in(path: Path) -> list[str]:
+    with closing(apsw.Connection(str(path))) as connection:
+        return fetch_column(connection, "select memory_type from session_memories")
 
 
 @pytest.mark.parametrize("read_only", [False, True])
@@ -107,9 +121,8 @@ def test_the_backfill_gives_vectors_to_the_chunks_of_the_upgrade(path: Path) -> 
 
 
 def test_an_id_of_the_original_never_means_another_chunk(path: Path) -> None:
-    connection = apsw.Connection(str(path))
-    given = fetch_value(connection, "select seq from sqlite_sequence where name = 'memory_chunks'") or 0
-    connection.close()
+    with closing(apsw.Connection(str(path))) as connection:
+        given = fetch_value(connection, "select seq from sqlite_sequence where name = 'memory_chunks'") or 0
     with SessionMemoryStore(path, NO_MODEL) as store, database_of(store).read() as reader:
         assert fetch_value(reader, "select min(id) from memory_chunks") == given + 1
 
@@ -138,15 +151,10 @@ def test_a_text_with_the_character_nul_is_read_as_it_is_and_copied_with_a_charac
 
 
 def test_kinds_iterations_sessions_and_times_are_normalized(path: Path) -> None:
-    source = apsw.Connection(str(path))
-    times = fetch_column(source, "select created_at from session_memories order by id")
-    source.execute("update session_memories set created_at = '2025-05-13T09:30:00' where id = 8")
-    source.execute("update session_memories set title = x'41ff', access_count = 'x' where id = 8")
-    source.close()
-    database = Database(path, dimensions=384)
-    with database.read() as connection:
-        memories = list(SqliteReader(connection).memories.get_all(range(1, 9)).values())
-    database.close()
+    with closing(apsw.Connection(str(path))) as source:
+        times = fetch_column(source, "select created_at from session_memories order by id")
+    odd = "created_at = '2025-05-13T09:30:00', title = x'41ff', access_count = 'x'"
+    memories = upgraded_after(path, f"update session_memories set {odd} where id = 8", range(1, 9))
     assert (memories[-1].title, memories[-1].access_count) == ("A\ufffd", 0)
     assert [(memory.memory_type, memory.agent_id, memory.session_id, memory.session_iter) for memory in memories] == [
         ("report", "explorer", "outage", 1),
@@ -168,20 +176,14 @@ def test_the_id_of_a_deleted_memory_is_never_reused(path: Path) -> None:
         assert store.store_memory("input_prompt", "Another prompt.", session_id="s").memory_id == 10
 
 
-def test_an_unchanged_copy_of_the_file_is_kept(path: Path) -> None:
+def test_one_unchanged_copy_of_the_file_is_kept(path: Path) -> None:
     before = texts_in(path)
     without_cutting(path)
     copy = path.with_name("memory.db.before-upgrade")
     assert texts_in(copy) == before
-    connection = apsw.Connection(str(copy))
-    assert "reports" in fetch_column(connection, "select memory_type from session_memories")
-    connection.close()
-
-
-def test_upgrading_twice_is_the_same_as_once(path: Path) -> None:
-    for _ in range(2):
-        without_cutting(path)
-    assert [file.name for file in path.parent.glob("*.before-upgrade*")] == ["memory.db.before-upgrade"]
+    assert "reports" in kinds_in(copy)
+    without_cutting(path)
+    assert [file.name for file in path.parent.glob("*.before-upgrade*")] == [copy.name]
 
 
 def test_a_failed_upgrade_leaves_the_file_unchanged(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,21 +193,12 @@ def test_a_failed_upgrade_leaves_the_file_unchanged(path: Path, monkeypatch: pyt
     monkeypatch.setattr("vector_memory.storage.sqlite.legacy.carry_over_sequences", fail)
     with pytest.raises(Exception, match="full"):
         without_cutting(path)
-    connection = apsw.Connection(str(path))
-    assert "reports" in fetch_column(connection, "select memory_type from session_memories")
-    connection.close()
+    assert "reports" in kinds_in(path)
 
 
 def test_tags_that_are_not_strings_become_strings(path: Path) -> None:
-    connection = apsw.Connection(str(path))
-    connection.execute("update session_memories set tags = '[1, \"two\", null]' where id = 1")
-    connection.execute("update session_memories set tags = 'no json' where id = 2")
-    connection.close()
-    database = Database(path, dimensions=384)
-    with database.read() as connection:
-        tags = [memory.tags for memory in SqliteReader(connection).memories.get_all([1, 2]).values()]
-    database.close()
-    assert tags == [["1", "two", "null"], []]
+    odd = "update session_memories set tags = case id when 1 then '[1, \"two\", null]' else 'no json' end where id < 3"
+    assert [memory.tags for memory in upgraded_after(path, odd, [1, 2])] == [["1", "two", "null"], []]
 
 
 DEVELOPMENT = "update schema_migrations set version = version - 15"

@@ -127,9 +127,8 @@ def test_a_scope_matches_exactly_its_filters(
         assert reader.memories.ids(wanted) == list(inside)
         assert reader.memories.count(wanted) == len(inside)
         assert reader.memories.count(wanted, without_vectors=True) == sum(not known[1] for known in inside.values())
-        assert reader.memories.count(wanted, since="2026-01-02") == sum(
-            known[2] == "2026-01-02" for known in inside.values()
-        )
+        late = sum(known[2] == "2026-01-02" for known in inside.values())
+        assert reader.memories.count(wanted, since="2026-01-02") == late
         by_kind = [str(known[0].kind) for known in inside.values()]
         assert reader.memories.count_by(wanted, "kind") == {kind: by_kind.count(kind) for kind in sorted({*by_kind})}
         named = [category_of(known[0]) for known in inside.values()]
@@ -157,16 +156,12 @@ def test_a_missing_memory_is_an_error(storage: Storage) -> None:
         assert reader.chunks.of(1) == reader.chunks.outlines([1]) == []
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"agent_id": "b"},
-        {"session_id": "t"},
-        {"session_iter": 2},
-        {"task_code": "t"},
-        {"kind": MemoryKind.INPUT_PROMPT},
-    ],
-)
+OTHER_LABELS = {
+    "agent_id": "b", "session_id": "t", "session_iter": 2, "task_code": "t", "kind": MemoryKind.INPUT_PROMPT,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", [{name: value} for name, value in OTHER_LABELS.items()], ids=OTHER_LABELS)
 def test_the_same_text_is_a_duplicate_only_with_the_same_labels(storage: Storage, change: dict[str, Any]) -> None:
     new, elsewhere = new_memory("same"), new_memory("same", **change)
     memory_id = add(storage, new)
@@ -201,10 +196,8 @@ def test_chunks_are_read_by_id_by_position_and_without_their_texts(storage: Stor
         assert reader.chunks.of(memory_id, -5, 0) == chunks[:1]
         assert reader.chunks.of(memory_id, len(chunks) - 1) == chunks[-1:]
         outlines = reader.chunks.outlines([memory_id, other])
-    assert [outline.memory_id for outline in outlines] == [other] * 2 + [memory_id] * len(chunks)
-    assert [(one.id, one.start, one.end, one.headings) for one in outlines[2:]] == [
-        (one.id, one.chunk.start, one.chunk.end, one.chunk.headings) for one in chunks
-    ]
+    expected = [(one.id, memory_id, one.chunk.start, one.chunk.end, one.chunk.headings) for one in chunks]
+    assert ([outline.memory_id for outline in outlines[:2]], outlines[2:]) == ([other] * 2, expected)
 
 
 def test_deleting_a_memory_removes_its_chunks_and_vectors_and_nothing_else(storage: Storage) -> None:
@@ -314,9 +307,8 @@ def test_a_clean_up_finds_old_memories_and_the_tagged_ones_that_were_read_least(
     with storage.read() as reader:
         old = reader.memories.expendable(Scope(created_before="2024"))
         assert [(memory.id, memory.chunk_count) for memory in old] == [(earlier, 1), (later, 2)]
-        assert [
-            memory.id for memory in reader.memories.expendable(Scope(MemoryKind.TAGGED, created_before="2024"))
-        ] == notes[::-1]
+        tagged = reader.memories.expendable(Scope(MemoryKind.TAGGED, created_before="2024"))
+        assert [memory.id for memory in tagged] == notes[::-1]
         assert young not in [memory.id for memory in reader.memories.expendable(Scope(created_before="2025"))]
 
 
@@ -367,11 +359,8 @@ def test_sessions_are_listed_by_their_latest_activity(filled: Storage) -> None:
 
 def test_a_session_and_the_whole_memory_are_counted(filled: Storage) -> None:
     with filled.read() as reader:
-        session, nothing, whole = (
-            reader.sessions.counts("s"),
-            reader.sessions.counts("nobody"),
-            reader.sessions.statistics(),
-        )
+        session, nothing = map(reader.sessions.counts, ("s", "nobody"))
+        whole = reader.sessions.statistics()
     assert (session.memory_counts, session.agent_counts) == ({"input_prompt": 1, "report": 1}, {"a": 1, "b": 1})
     assert (session.total_memories, session.total_chunks, session.latest_iteration) == (2, 2, 2)
     assert (session.earliest_created, session.latest_created) == ("2026-01-01", "2026-01-02")
@@ -401,10 +390,8 @@ def test_a_part_of_a_text_is_found_letter_by_letter(storage: Storage) -> None:
     with storage.read() as reader:
 
         def found(part: str) -> list[str]:
-            return [
-                moment.beginning
-                for moment in reader.sessions.moments(reader.sessions.newest(Scope(containing=part)), 20)
-            ]
+            having = reader.sessions.newest(Scope(containing=part))
+            return [moment.beginning for moment in reader.sessions.moments(having, 20)]
 
         assert (found("0% D"), found("e_c"), found("c:\\T")) == (["100% done"], ["snake_case"], ["C:\\temp"])
         assert (found("rger"), found("note"), found("nowhere")) == (["\u00c4RGER"], [*texts], [])
@@ -423,10 +410,8 @@ def test_names_that_start_with_a_part_come_before_names_that_contain_it(storage:
 def test_a_timeline_contains_the_beginnings_of_the_newest_texts_oldest_first(filled: Storage) -> None:
     with filled.read() as reader:
         moments = reader.sessions.timeline(Scope(), 2, 4)
-    assert [(moment.beginning, moment.content_length, moment.chunk_count) for moment in moments] == [
-        ("othe", 5, 1),
-        ("know", 5, 1),
-    ]
+    found = [(moment.beginning, moment.content_length, moment.chunk_count) for moment in moments]
+    assert found == [("othe", 5, 1), ("know", 5, 1)]
 
 
 def test_tags_are_counted_for_each_memory_and_listed_by_frequency(storage: Storage) -> None:
@@ -494,9 +479,7 @@ def test_what_agents_left_since_a_time_is_that_of_the_session_and_of_sessions_wi
         left = reader.sessions.left_since(span, MemoryKind.REPORT, 9, 5)
         assert [moment.session_id for moment in left] == ["user", "agent", "agent"]
         assert (left[0].beginning, left[0].content_length, left[0].content_bytes) == ("user ", 11, 11)
-        assert [moment.memory_id for moment in reader.sessions.left_since(span, MemoryKind.REPORT, 1, 5)] == [
-            left[-1].memory_id
-        ]
+        assert reader.sessions.left_since(span, MemoryKind.REPORT, 1, 5) == left[-1:]
 
 
 def test_observations_are_those_on_the_reports_the_last_ones_oldest_first(storage: Storage) -> None:
@@ -507,10 +490,8 @@ def test_observations_are_those_on_the_reports_the_last_ones_oldest_first(storag
     ]
     with storage.read() as reader:
         found = reader.memories.observations_on([first, second], 2, 3, Scope())
-        assert [(one.id, one.report_id, one.beginning) for one in found] == [
-            (seen[1], second, "two"),
-            (seen[2], first, "thr"),
-        ]
+        told = [(one.id, one.report_id, one.beginning) for one in found]
+        assert told == [(seen[1], second, "two"), (seen[2], first, "thr")]
         assert [one.id for one in reader.memories.observations_on([first], 9, 3, Scope())] == [seen[0], seen[2]]
         assert reader.memories.origins([second, 10**9])[second].memory_type == "report"
 
