@@ -12,7 +12,7 @@ from unittest.mock import MagicMock, patch
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION
 
 from vector_memory.server.app import create_server
-from vector_memory.server.early import CAPABILITIES, PREFIX, VERSION, all_tools, description, key_of
+from vector_memory.server.early import CAPABILITIES, PREFIX, VERSION, all_tools, description, key_of_offer
 from vector_memory.server.fastmcp_adapter import (
     MessageStream,
     SessionMessage,
@@ -101,7 +101,7 @@ def lines() -> Iterator[str]:
             number({name: number(part) if name.endswith("Schema") else part for name, part in tool.items()})
             for tool in listed
         ]
-        configurations[key_of(offer)] = {"tools": tools} | {
+        configurations[key_of_offer(offer)] = {"tools": tools} | {
             era: {
                 method: number({key: None if key == "tools" else one for key, one in result.items() if key != VARIES})
                 for method, result in results.items()

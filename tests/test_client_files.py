@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from vector_memory.clients.client import InstallScope
 from vector_memory.clients.editing import hooks, json_file, toml_file
-from vector_memory.clients.editing.hooks import HookPosition
 from vector_memory.clients.editing.planning import FORMATS, ClientConfiguration, explained, server_entry
 from vector_memory.clients.registry import CLIENTS
 from vector_memory.errors import ConfigurationError
@@ -293,9 +292,7 @@ def test_a_changed_timeout_stays_and_a_changed_input_does_not() -> None:
     slow = OURS["Stop"] | {"timeout": 60, "statusMessage": "Storing", "input": {}}
     merged = hooks.merged_hooks({"Stop": slow}, OURS)
     assert merged == OURS | {"Stop": OURS["Stop"] | {"timeout": 60, "statusMessage": "Storing"}}
-    assert hooks.places(json_file.content_of(put(put("", {"Stop": slow}), merged)), "vm") == [
-        HookPosition(event, 0, 0) for event in ("Stop", *(event for event in OURS if event != "Stop"))
-    ]
+    assert hooks.found(json_file.content_of(put(put("", {"Stop": slow}), merged)), "vm") == merged
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from vector_memory.cli import arguments, commands
 from vector_memory.cli.commands import serve as serving
 from vector_memory.server import early, stdio
 from vector_memory.server.app import create_server
-from vector_memory.server.early import EarlyAnswers, EarlyClient, description, key_of, plain_options
+from vector_memory.server.early import EarlyAnswers, EarlyClient, description, key_of_offer, plain_options
 from vector_memory.server.fastmcp_adapter import serve_streams
 from vector_memory.server.stdio import Wire
 from vector_memory.server.tools import functions_of, memory_tool
@@ -126,7 +126,7 @@ LEFT: dict[str, tuple[list[dict[str, Any]], list[int]]] = {
 
 def early_answers(lines: Sequence[bytes], offer: ServerOptions = ServerOptions()) -> dict[int, Any]:
     """Return what is answered early, by the number of the line."""
-    answers = EarlyAnswers(description(), key_of(offer))
+    answers = EarlyAnswers(description(), key_of_offer(offer))
     said = ((number, answers.to(line)) for number, line in enumerate(lines, 1))
     return {number: json.loads(answer) for number, answer in said if answer}
 
@@ -247,7 +247,7 @@ def test_a_plain_command_line_offers_what_the_command_does(
     assert plain_options([word for word in given if word != "serve"], os.environ) == offered
     with suppress(SystemExit):
         arguments.run(commands.app, given)
-    assert [key_of(offer) for offer in served] == [offered]
+    assert [key_of_offer(offer) for offer in served] == [offered]
 
 
 @pytest.mark.parametrize("words", NOT_PLAIN)

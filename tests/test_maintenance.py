@@ -26,7 +26,7 @@ from vector_memory.errors import (
     NotFoundError,
     ValidationError,
 )
-from vector_memory.settings import Settings, rules_of
+from vector_memory.settings import Settings, retention_rules
 from vector_memory.storage.queries.keywords import KeywordIndex
 from vector_memory.storage.sqlite.database import Connection
 from vector_memory.store import SessionMemoryStore
@@ -633,7 +633,7 @@ def test_an_export_keeps_lifetimes_and_pins_and_an_import_leaves_out_what_has_ex
 
 
 def test_the_rules_of_a_policy_are_read_and_explained() -> None:
-    assert list(map(str, rules_of(" working_memory = 30d ;agent:scout=7d; session:tmp-*=2d;"))) == [
+    assert list(map(str, retention_rules(" working_memory = 30d ;agent:scout=7d; session:tmp-*=2d;"))) == [
         "working_memory=30d",
         "agent:scout=7d",
         "session:tmp-*=2d",
@@ -645,7 +645,7 @@ def test_the_rules_of_a_policy_are_read_and_explained() -> None:
         ("user:x=3d", "is not a kind"),
     ):
         with pytest.raises(ValueError, match=why):
-            rules_of(wrong)
+            retention_rules(wrong)
 
 
 def test_a_scope_counts_what_it_lists(store: SessionMemoryStore) -> None:

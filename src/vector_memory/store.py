@@ -99,10 +99,8 @@ class SessionMemoryStore:
         )
         self.told_of = list[Callable[[Told], None]]()
         """Called with each recap and recall that an agent was given, soon after."""
-        self._access, self._timer = (
-            AccessRecorder(storage, self.told_of),
-            SearchTimer(settings.log_slow_query_threshold),
-        )
+        self._access = AccessRecorder(storage, self.told_of)
+        self._timer = SearchTimer(settings.log_slow_query_threshold)
         self._background = BackgroundVectors(storage, self._indexer)
         files = [address] if isinstance(address, Path) else []
         self._exports = ExportFolders(export_folders or [export_folder_of(address)], [*files, *other_databases])
@@ -148,11 +146,8 @@ class SessionMemoryStore:
         self._documents = Documents(storage, budget, self._access, self._exports, self._writer, notes_on)
         self._task_context = TaskContext(storage, retriever, budget, self._access)
         self._statistics, self._review = Statistics(storage, budget), Review(storage, budget)
-        self._deletion, self._overview, self._superseding = (
-            Deletion(storage, settings.undo_hours),
-            Overview(storage),
-            Superseding(storage),
-        )
+        self._deletion = Deletion(storage, settings.undo_hours)
+        self._overview, self._superseding = Overview(storage), Superseding(storage)
         self.holding = Holding(storage)
         self._amending, self._pages = Amending(storage, self._background, self._writer), MemoryPages(storage, retriever)
         vocabulary, self._transfer = Vocabulary(storage, self._model), Transfer(storage, indexer, self._writer)

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -124,10 +125,7 @@ def test_a_command_that_needs_a_home_names_what_to_give_instead(
 ) -> None:
     """And others go on without one, as does a file whose name begins like a user's home."""
 
-    def unknown(_uid: int) -> None:
-        raise KeyError
-
-    monkeypatch.setattr("pwd.getpwuid", unknown)
+    monkeypatch.setattr("pwd.getpwuid", Mock(side_effect=KeyError))
     for name in ("HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "HF_HOME"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "~nobody.md").write_text("# A note")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -178,10 +179,7 @@ async def test_a_server_without_session_tools_answers_nothing(talking: Callable[
 async def test_a_failure_is_logged_without_content_and_not_shown(
     talk: Any, failing: tuple[type, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise RuntimeError(PROMPT)
-
-    monkeypatch.setattr(*failing, fail)
+    monkeypatch.setattr(*failing, Mock(side_effect=RuntimeError(PROMPT)))
     assert await talk.prompt("s", PROMPT) is None
     await until(lambda: "vector_memory" in str({record.name for record in caplog.records}))  # a moment after the answer
     assert [record.levelname for record in caplog.records if record.name.startswith("vector_memory")] == ["WARNING"]
@@ -299,11 +297,8 @@ async def test_a_memory_that_cannot_be_read_keeps_no_text_from_being_kept(
         began.set()
         release.wait()
 
-    def fail(*_: object, **__: object) -> None:
-        raise DatabaseError("The database cannot be reached.")
-
     monkeypatch.setattr(Past, "latest_in", hang)
-    monkeypatch.setattr(MemoryWriter, "store", fail)
+    monkeypatch.setattr(MemoryWriter, "store", Mock(side_effect=DatabaseError("The database cannot be reached.")))
     try:
         assert await talk.prompt("s", PROMPT) is None
         await until(began.is_set)
@@ -316,10 +311,7 @@ async def test_a_memory_that_cannot_be_read_keeps_no_text_from_being_kept(
 async def test_a_text_that_the_disk_does_not_take_is_lost_with_an_error_and_not_shown(
     talking: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, era: str
 ) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise DatabaseError("The disk is full.")
-
-    monkeypatch.setattr(Outbox, "add", fail)
+    monkeypatch.setattr(Outbox, "add", Mock(side_effect=DatabaseError("The disk is full.")))
     async with talking(era=era) as talk:
         answer = await talk.client.call_tool("hook_prompt", {"session_id": "s", "prompt": PROMPT})
         assert (answer.content[0].text, answer.is_error) == ("{}", False)
@@ -390,10 +382,7 @@ async def test_a_read_only_store_leaves_what_waits_to_others(
 async def test_what_waits_holds_no_secret_and_only_its_owner_can_read_it(
     talk: Any, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise DatabaseError("The disk is full.")
-
-    monkeypatch.setattr(MemoryWriter, "store", fail)
+    monkeypatch.setattr(MemoryWriter, "store", Mock(side_effect=DatabaseError("The disk is full.")))
     await talk.prompt("s", f"{PROMPT} <private>hunter2</private>")
     [path] = outbox.paths()
     assert path.stat().st_mode & 0o777 == 0o600

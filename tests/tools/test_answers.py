@@ -19,7 +19,7 @@ from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.files import FileMemory
 from vector_memory.server.app import create_server
-from vector_memory.server.lean import formed, joined, room_of
+from vector_memory.server.lean import formed, joined_hits, room_of
 from vector_memory.server.tools import offered
 from vector_memory.server.tools.memory_tool import READS_ONLY_STRUCTURE, MemoryTool
 from vector_memory.settings import Answers, Profile, ServerOptions, Settings, Toolset
@@ -421,7 +421,7 @@ def test_one_who_reads_on_misses_nothing_between_the_parts() -> None:
             hit_of(1, REVIEW[start:end], content_start=start, content_end=None if end == 900 else end, match=match)
             for start, end in spans
         ]
-        return joined(parts).content_end
+        return joined_hits(parts).content_end
 
     assert read_on((0, 100)) == read_on((0, 100), (200, 300)) == read_on((200, 900), (0, 100)) == 100
     assert read_on((0, 100), (100, 300)) == 300

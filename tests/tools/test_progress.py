@@ -1,6 +1,7 @@
 """Progress of long stores, and receipts that say what was indexed."""
 
 from collections.abc import Callable
+from unittest.mock import Mock
 
 import pytest
 from anyio import BrokenResourceError
@@ -116,10 +117,7 @@ def passages(store: SessionMemoryStore, memory_id: int) -> list[tuple[int, int]]
 
 
 async def test_a_receipt_without_a_model_says_what_is_not_indexed(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_model(*_: object) -> None:
-        raise EmbeddingUnavailableError("There is no model.")
-
-    monkeypatch.setattr(Indexer, "embed", no_model)
+    monkeypatch.setattr(Indexer, "embed", Mock(side_effect=EmbeddingUnavailableError("There is no model.")))
     receipt = (await call("store_report", agent_id="a", session_id="s", content="Some words.")).structured_content
     assert (receipt["chunks_created"], receipt["passages_created"]) == (1, 0)
     assert "1 chunk, searchable by words, but not yet by meaning." in receipt["message"]

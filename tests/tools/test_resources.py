@@ -5,6 +5,7 @@ import re
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -184,11 +185,8 @@ async def test_an_unreadable_resource_is_refused_with_advice(
 async def test_an_unexpected_failure_reveals_no_content(
     client: Client, store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(*_: object) -> None:
-        raise RuntimeError("hunter2")
-
     for name in ("list_sessions", "get_session_stats", "get_memory_by_id", "get_search_statistics"):
-        monkeypatch.setattr(store, name, fail)
+        monkeypatch.setattr(store, name, Mock(side_effect=RuntimeError("hunter2")))
     for uri in ("memory://sessions", "memory://sessions/s", "memory://memories/1", "memory://stats/search"):
         error = await refused(client, uri)
         assert "unexpected" in error.error.message

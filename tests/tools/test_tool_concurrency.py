@@ -6,6 +6,7 @@ import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import anyio
 import pytest
@@ -280,9 +281,6 @@ async def test_a_receipt_does_not_wait_longer_than_clients_do(
 async def test_a_receipt_comes_though_the_backlog_cannot_be_counted(
     call: Call, store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail() -> int:
-        raise DatabaseError("The disk failed.")
-
-    monkeypatch.setattr(store, "count_pending", fail)
+    monkeypatch.setattr(store, "count_pending", Mock(side_effect=DatabaseError("The disk failed.")))
     answer = await call("store_report", content="Kept.", session_id="s", agent_id="me")
     assert answer.structured_content["success"]

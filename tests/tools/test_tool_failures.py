@@ -4,6 +4,7 @@ import logging
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import jsonschema
 import pytest
@@ -235,10 +236,7 @@ async def test_every_error_has_its_code(
 ) -> None:
     """What the store raises arrives under its code of seed 000, with its message."""
 
-    def fail(*_: object, **__: object) -> None:
-        raise error("Do this next.")
-
-    monkeypatch.setattr(store, "store_memory", fail)
+    monkeypatch.setattr(store, "store_memory", Mock(side_effect=error("Do this next.")))
     answer = await call("store_report", **REPORT)
     assert answer.is_error
     assert (answer.structured_content["error"], answer.structured_content["message"]) == (error.code, "Do this next.")

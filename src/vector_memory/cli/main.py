@@ -92,7 +92,7 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def main() -> None:
     """Run the command line."""
     gc.set_threshold(RARELY)
-    words = usual(sys.argv[1:])
+    words = in_our_words(sys.argv[1:])
     if words in (["-h"], ["--help"]):
         sys.stdout.write(__doc__)
         return
@@ -133,7 +133,7 @@ def drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def usual(words: list[str]) -> list[str]:
+def in_our_words(words: list[str]) -> list[str]:
     """Translate `-V` and `help`, as other programs call them, into this program's words."""
     match words:
         case ["-V"]:

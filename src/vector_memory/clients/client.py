@@ -152,11 +152,6 @@ class OwnMemory(NamedTuple):
         return os.path.realpath(self.of / self.folder) == str(Path(os.path.realpath(self.of)) / self.folder)
 
 
-def no_memories(_project: Path) -> tuple[OwnMemory, ...]:
-    """Return what a client remembers by itself that keeps no memory of its own."""
-    return ()
-
-
 @dataclass(frozen=True)
 class Client:
     """A client, and for each scope that it has its file and what the user must do there.
@@ -206,15 +201,11 @@ class Client:
     default: InstallScope = InstallScope.USER
     sessions: Sessions | None = None
     command_hooks: CommandHooks | None = None
-    own_memories: Callable[[Path], Iterable[OwnMemory]] = no_memories
+    own_memories: Callable[[Path], Iterable[OwnMemory]] = lambda _project: ()
     remembers: str = ""
     longest_answer: str = ""
     traps: str = ""
     seen: str = ""
-
-    def is_here(self) -> bool:
-        """Return whether anything shows that the client is on this machine."""
-        return self.trace() is not None
 
     def trace(self) -> Path | None:
         """Return what shows that the client is on this machine, or was: its command, or its file or folder."""

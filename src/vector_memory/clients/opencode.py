@@ -6,6 +6,7 @@ A session is named by a path below that of the file. A sub-agent has a session o
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -160,17 +161,14 @@ CLIENT = Client(
     seen="1.18.33",
 )
 
-KILO = Client(
+KILO = replace(
+    CLIENT,
     title="Kilo",
     files={InstallScope.USER: lambda _project: configuration("kilo", ".jsonc")},
-    section="mcp",
-    entry=local_entry,
-    reads_comments=True,
     commands=("kilo", "kilocode"),
     checked_with="kilo mcp list",
     sessions=sessions_in_file("kilo"),
     hooks=plugin_folder("kilo"),
     command_hooks=plugin_hooks("kilo"),
-    longest_answer="50 KiB or 2,000 lines, then a file",
     seen="7.7.7",
 )

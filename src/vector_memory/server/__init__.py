@@ -15,7 +15,7 @@ os.environ["FASTMCP_LOG_ENABLED"] = "false"
 os.environ["FASTMCP_TELEMETRY_MODE"] = "off"
 
 
-def is_usable(home: str) -> bool:
+def can_be_home(home: str) -> bool:
     """Return whether a user can have a home here: an absolute path that leads through no folder closed to the user."""
     try:
         os.stat(f"{home}/.")  # noqa: PTH116 - a command starts without pathlib
@@ -26,7 +26,7 @@ def is_usable(home: str) -> bool:
     return home.startswith("/")
 
 
-if not is_usable(os.environ.get("HOME", "")):
+if not can_be_home(os.environ.get("HOME", "")):
     os.environ.pop("HOME", None)  # an empty one would be the root folder; without one, the user's own is looked up
 if os.path.expanduser("~") == "~":  # noqa: PTH111
     os.environ.setdefault("XDG_DATA_HOME", os.devnull)  # FastMCP wants to know a folder for files, which it never has

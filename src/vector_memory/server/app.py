@@ -5,7 +5,7 @@ import gc
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from vector_memory.extras import extra
 from vector_memory.server import guide
 from vector_memory.server.conversation import Conversation
 from vector_memory.server.current_store import MEMORY, FileMemory, Namespaces, OwnMemories, SessionMemoryStore
-from vector_memory.server.early import early_client, key_of
+from vector_memory.server.early import early_client, key_of_offer
 from vector_memory.server.fastmcp_adapter import MemoryServer, RequestStateSecurity, serve_streams
 from vector_memory.server.hooks import HookTools
 from vector_memory.server.instructions import instructions_for
@@ -307,12 +307,12 @@ class OneClient:
         own = self.open_own if self.settings.own_memories else None
         return OverStdio(is_busy, self.address, own, self.recording)
 
-    def open_own(self) -> OwnMemories:
+    def open_own(self) -> AbstractContextManager[OwnMemories]:
         """Open what other clients remember, in the store that is open."""
         from vector_memory.clients.reading.own_memories import OwnMemories
 
         assert self.store is not None, "it is opened first"  # noqa: S101
-        return self._kept(OwnMemories(self.store, project_folder()))
+        return closing(self._kept(OwnMemories(self.store, project_folder())))
 
     def close(self) -> None:
         """Close what is open."""
@@ -346,7 +346,7 @@ def run_server(
     end = partial(end_process, memory.close)
     stop_on_signals(end)
     try:
-        client = early_client(key_of(offer))
+        client = early_client(key_of_offer(offer))
         wire = Wire(client, end, kind_of_call)
         over_stdio = memory.over_stdio(wire.is_busy)
         server = create_server(memory.open_store, offer, memory.open_files, project_at(address), over_stdio=over_stdio)

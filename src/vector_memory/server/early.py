@@ -52,7 +52,7 @@ TOOLSETS = ("session", "tagged", "files")
 LOCATIONS = ("DATABASE_PATH", "WORKING_DIR")
 
 
-def key_of(offer: "ServerOptions") -> str:
+def key_of_offer(offer: "ServerOptions") -> str:
     """Return the name of a combination of options in the description."""
     return key(offer.chosen(), offer.profile, is_lean=offer.is_lean, read_only=offer.read_only)
 

@@ -62,10 +62,10 @@ def read_message(line: bytes) -> mcp_types.JSONRPCMessage:
     try:
         message = mcp_types.jsonrpc_message_adapter.validate_python(value, by_name=False)
     except ValidationError:
-        raise refused(value) from None
+        raise refusal(value) from None
     # A request whose id is not acceptable looks like a notification, and would never be answered.
     if isinstance(message, mcp_types.JSONRPCNotification) and "id" in value:
-        raise refused(value)
+        raise refusal(value)
     return message
 
 
@@ -114,7 +114,7 @@ def is_hook_call(message: object) -> bool:
     return False
 
 
-def refused(value: object) -> RefusedLineError:
+def refusal(value: object) -> RefusedLineError:
     """Return the error for a JSON value that is not a message."""
     match value:
         case list():

@@ -182,11 +182,11 @@ def lean(result: BaseModel) -> dict[str, Any]:
 def formed(value: Any) -> Any:
     """Return a result's value in its lean form."""
     if isinstance(value, BaseModel):
-        return lean(joined([value]) if isinstance(value, HITS) else value)
+        return lean(joined_hits([value]) if isinstance(value, HITS) else value)
     if not isinstance(value, list):
         return value
     are_hits = bool(value) and isinstance(value[0], HITS)
-    return dated([lean(joined(hits)) for hits in by_memory(value)] if are_hits else [formed(one) for one in value])
+    return dated([lean(joined_hits(hits)) for hits in by_memory(value)] if are_hits else [formed(one) for one in value])
 
 
 def dated(values: list[Any]) -> list[Any]:
@@ -205,7 +205,7 @@ def by_memory(hits: Sequence[H]) -> list[list[H]]:
     return list(groups.values())
 
 
-def joined(hits: Sequence[H]) -> H:
+def joined_hits(hits: Sequence[H]) -> H:
     """Join the hits of one memory: their texts in the order of the memory, with marks at the cuts."""
     best, ordered = hits[0], sorted(hits, key=lambda hit: hit.content_start or 0)
     end = ordered[0].content_start or 0
@@ -226,9 +226,8 @@ def joined(hits: Sequence[H]) -> H:
     if isinstance(best, models.FoundChunk) and not best.chunk_index:
         update["chunk_id"] = None  # nothing precedes it, and content_end leads to what follows
         if ordered[0].content_start or best.match == "related":
-            update["content_end"] = (
-                None  # the text before it is missing, too, or little is shown: its id leads to all of it
-            )
+            # The text before it is missing, too, or little is shown: its id leads to all of it.
+            update["content_end"] = None
     return cast("H", best.model_copy(update=update))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from vector_memory.domain import MemoryKind, SearchMode, Trust
 from vector_memory.settings.database_url import DEFAULT_SCHEMA as DEFAULT_SCHEMA
@@ -15,9 +15,9 @@ from vector_memory.settings.database_url import NAMESPACE_PREFIX as NAMESPACE_PR
 from vector_memory.settings.database_url import SHARED_SCHEMA as SHARED_SCHEMA
 from vector_memory.settings.database_url import DatabaseUrl as DatabaseUrl
 from vector_memory.settings.database_url import MemoryAddress as MemoryAddress
+from vector_memory.settings.database_url import SettingsModel, refused_together
 from vector_memory.settings.database_url import has_password as has_password
 from vector_memory.settings.database_url import memory_address as memory_address
-from vector_memory.settings.database_url import refused_together
 from vector_memory.settings.http import HttpOptions as HttpOptions
 from vector_memory.settings.locations import ALTERNATIVES as ALTERNATIVES
 from vector_memory.settings.locations import DATABASE_NAME as DATABASE_NAME
@@ -85,7 +85,7 @@ def trust_rules(text: str) -> list[tuple[str, str, Trust]]:
     return rules
 
 
-class Rule(NamedTuple):
+class RetentionRule(NamedTuple):
     """Memories of a kind, of an agent or of sessions (a pattern with * and ?) are kept for this many days."""
 
     days: int
@@ -98,12 +98,12 @@ class Rule(NamedTuple):
         return f"{named}={self.days}d"
 
 
-def rules_of(text: str) -> list[Rule]:
+def retention_rules(text: str) -> list[RetentionRule]:
     """Return the rules of a setting, which semicolons separate. Raises ValueError."""
     return [_rule(part.strip()) for part in text.split(";") if part.strip()]
 
 
-def _rule(part: str) -> Rule:
+def _rule(part: str) -> RetentionRule:
     found = RULE.fullmatch(part)
     if found is None or not int(found["days"]):
         raise ValueError(
@@ -112,14 +112,14 @@ def _rule(part: str) -> Rule:
     of, days = found["of"].strip(), int(found["days"])
     field, _, name = (part.strip() for part in of.partition(":"))
     if field == "agent" and name:
-        return Rule(days, agent=name)
+        return RetentionRule(days, agent=name)
     if field == "session" and name:
-        return Rule(days, session=name)
+        return RetentionRule(days, session=name)
     if of not in set(MemoryKind):
         raise ValueError(
             f'"{of}" is not a kind of memory: choose from {", ".join(MemoryKind)}, or write agent: or session:'
         )
-    return Rule(days, MemoryKind(of))
+    return RetentionRule(days, MemoryKind(of))
 
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
@@ -151,13 +151,13 @@ class Redact(StrEnum):
     OFF = "off"
 
 
-class Settings(BaseModel):
+class Settings(SettingsModel):
     """What can be configured. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`; the flag wins.
 
     `--help` and docs/configuration.md show the descriptions.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, defer_build=True)
+    model_config = ConfigDict(validate_default=True)
 
     embedding_model: str = Field(
         default=DEFAULT_MODEL,
@@ -259,7 +259,7 @@ class Settings(BaseModel):
         description="Keep paths with line numbers in the texts that agents store, such as `src/auth.py:42`, as "
         "evidence: results then say whether these lines have changed.",
     )
-    retention: Annotated[str, checked_by(rules_of)] = Field(
+    retention: Annotated[str, checked_by(retention_rules)] = Field(
         default="",
         description="Days to keep memories, by kind, agent and session, such as "
         f"`{EXAMPLE}`. Only `vector-memory cleanup --policy` deletes older ones.",
@@ -360,10 +360,8 @@ def chosen_toolsets(names: str) -> tuple[Toolset, ...]:
     return tuple(toolset for toolset in Toolset if toolset in wanted)
 
 
-class ServerOptions(BaseModel):
+class ServerOptions(SettingsModel):
     """What a server offers its client. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     toolsets: Annotated[str, checked_by(chosen_toolsets)] = Field(
         default=Toolset.SESSION.value,

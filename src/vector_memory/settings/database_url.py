@@ -8,10 +8,17 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+from pydantic import BaseModel, ConfigDict
 from pydantic_core import PydanticCustomError
 
 from vector_memory.domain.user_files import read_file
 from vector_memory.errors import ConfigurationError
+
+
+class SettingsModel(BaseModel):
+    """Settings that cannot be changed, and no others."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 def refused_together(message: str, *names: str) -> PydanticCustomError:

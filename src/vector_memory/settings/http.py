@@ -3,18 +3,16 @@
 import re
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from vector_memory.settings.database_url import is_loopback, refused_together
+from vector_memory.settings.database_url import SettingsModel, is_loopback, refused_together
 from vector_memory.settings.locations import FullPath
 
 URL = re.compile(r"https?://[A-Za-z0-9.:\[\]_-]+(/[^\s?#]*)?")
 
 
-class HttpOptions(BaseModel):
+class HttpOptions(SettingsModel):
     """How clients reach the server. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     http: bool = Field(default=False, description="Serve many clients over HTTP instead of one over standard input.")
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")

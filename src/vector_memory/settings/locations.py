@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from vector_memory.domain.user_files import folder_of_user
 from vector_memory.errors import ConfigurationError
-from vector_memory.settings.database_url import DatabaseUrl, MemoryAddress, checked_path
+from vector_memory.settings.database_url import DatabaseUrl, MemoryAddress, SettingsModel, checked_path
 
 # The Git repository that a folder is in, read from its files as gitrepository-layout(5) describes them.
 
@@ -235,10 +235,8 @@ ALTERNATIVES = ("database_path", "working_dir", "database_url")
 """The fields that say where the memory is; a flag for one of them overrides the variables of all."""
 
 
-class DatabaseFile(BaseModel):
+class DatabaseFile(SettingsModel):
     """The file of a memory. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     database_path: FullPath | None = Field(
         default=None, description="Database file of the memory; created when something is stored."
@@ -250,10 +248,8 @@ class DatabaseFile(BaseModel):
     )
 
 
-class DatabaseServer(BaseModel):
+class DatabaseServer(SettingsModel):
     """The PostgreSQL database. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     database_url: str | None = Field(
         default=None,
@@ -318,13 +314,11 @@ class ServerLocations(DatabaseLocation):
     )
 
 
-class FileLocations(BaseModel):
+class FileLocations(SettingsModel):
     """Where the Markdown files of `--toolsets files` and their index are.
 
     A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`, or `CWE_NAME` as in the specification.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     memory_dir: FullPath | None = Field(
         default=None,

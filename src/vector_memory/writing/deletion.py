@@ -11,7 +11,7 @@ from vector_memory.domain.text import counted
 from vector_memory.domain.times import after_days
 from vector_memory.domain.validation import check_range, parse_id
 from vector_memory.errors import ValidationError
-from vector_memory.settings import Rule, rules_of
+from vector_memory.settings import RetentionRule, retention_rules
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.records import Expendable
 
@@ -71,7 +71,7 @@ class Deletion:
 
         The strictest of several rules counts. A dry run only counts them. Raises ValidationError if there is no rule.
         """
-        rules = rules_of(retention)
+        rules = retention_rules(retention)
         if not rules:
             raise ValidationError("There is no policy: set VECTOR_MEMORY_RETENTION, for example to working_memory=30d.")
         with self._storage.read() as reader:
@@ -173,7 +173,7 @@ def kept_message(number: int) -> str:
     return f"Kept {counted(number, 'old memory', 'old memories')}: {reason}."
 
 
-def expendable_by(reader: Reader, rule: Rule) -> list[Expendable]:
+def expendable_by(reader: Reader, rule: RetentionRule) -> list[Expendable]:
     """Return the memories that a rule removes."""
     if rule.session is None:
         return reader.memories.expendable(older_than(rule.days, rule.kind, agent_id=rule.agent))

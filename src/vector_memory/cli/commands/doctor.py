@@ -90,20 +90,14 @@ def _secrets(folder: Path, here: ModelFlags, *, fix: bool) -> int:
     if fix and found:
         with here.store(address) as store, progress("Vectors") as update:
             backfilled(store, update)
-    numbers, files = (
-        [one for one in found if isinstance(one, int)],
-        [str(one) for one in found if isinstance(one, Path)],
-    )
+    numbers = [one for one in found if isinstance(one, int)]
+    files = [str(one) for one in found if isinstance(one, Path)]
     kinds = sum(found.values(), Counter[str]())
     what = f"{counted(len(numbers), 'memory', 'memories')} and {counted(len(files), 'file')}"
-    message = (
-        f"{'Removed' if fix else 'Found'} secrets in {what}: {', '.join(f'{kinds[one]:,} {one}' for one in kinds)}."
-    )
-    message = message if found else "Found no secrets."
+    which = ", ".join(f"{kinds[one]:,} {one}" for one in kinds)
+    message = f"{'Removed' if fix else 'Found'} secrets in {what}: {which}." if found else "Found no secrets."
     advice = "" if fix or not found else "\nTo remove them: vector-memory doctor --secrets --fix"
-    named = "".join(
-        f"\n{one}" for one in (f"Memories: {', '.join(map(str, numbers))}" if numbers else "", *files) if one
-    )
+    named = "".join(f"\n{one}" for one in [f"Memories: {', '.join(map(str, numbers))}"] * bool(numbers) + files)
     body = {"success": True, "fixed": fix, "kinds": kinds, "memory_ids": numbers, "files": files, "message": message}
     here.tell(body, message + named + advice)
     return 0 if fix or not found else 1

@@ -120,8 +120,7 @@ def ingest(
     """
     address = creatable(here.place)
     sync = sync or watch
-    _require_files(paths, is_sync=sync)
-    _require_fitting(keep_replaced=keep_replaced, supersedes=bool(facts.supersedes), is_sync=sync)
+    _require_fitting(paths, keep_replaced=keep_replaced, supersedes=bool(facts.supersedes), is_sync=sync)
     if session is None:
         session = _default_session(kind, paths)
     fields = facts.fields(session)
@@ -139,16 +138,13 @@ def ingest(
     return 1 if any(outcome.state == "failed" for outcome in outcomes) else 0
 
 
-def _require_files(paths: Sequence[str], *, is_sync: bool) -> None:
-    """Raise ConfigurationError if no file is named, or one cannot be recognized when it is stored again."""
+def _require_fitting(paths: Sequence[str], *, keep_replaced: bool, supersedes: bool, is_sync: bool) -> None:
+    """Raise ConfigurationError if no file is named, or one that is not recognized again, and for conflicting flags."""
     if not paths:
         raise ConfigurationError("Specify what to store: files, folders, patterns, or - for standard input.")
     if is_sync and STANDARD_INPUT in paths:
         raise ConfigurationError("Standard input has no path by which --sync could recognize it: name a file.")
 
-
-def _require_fitting(*, keep_replaced: bool, supersedes: bool, is_sync: bool) -> None:
-    """Raise ConfigurationError for conflicting flags."""
     if keep_replaced and not is_sync:
         raise ConfigurationError("--keep-replaced is for --sync and --watch: without them nothing is replaced.")
     if supersedes and is_sync:

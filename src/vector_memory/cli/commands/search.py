@@ -69,7 +69,7 @@ def search(
         with here.opened() as storage:
             require_session(storage, filters.session_id)
     with replace(here, settings=settings).store(read_only=True) as store, status("Loading the embedding model ..."):
-        search = Search(store, question, grain, mode)
+        search = AskedMemory(store, question, grain, mode)
         page = Page(limit=limit, offset=offset, prefer=prefer, copies=copies)
         found, message = (search.one if filters.kind else search.all)(scopes, page)
         traces = list(search.traces(scopes, page, why_not)) if explain or why_not else []
@@ -84,7 +84,7 @@ def search(
         print_traces(traces, candidates=explain)
 
 
-class Search:
+class AskedMemory:
     """A query to a memory."""
 
     def __init__(self, store: SessionMemoryStore, query: str, grain: GrainName, mode: SearchMode | None) -> None:
@@ -97,7 +97,7 @@ class Search:
     def one(self, scopes: Sequence[Scope], page: Page) -> tuple[list[Found], str]:
         """Return the results in a single scope, and a message."""
         (scope,) = scopes
-        answer = self._ask(scope, page)
+        answer = self._store.across.one(self._query, scope, page, self._grain, self._mode)
         notes = [*self._notes([answer], answer.results)]
         if answer.elsewhere:
             notes.append(somewhere_else(answer.elsewhere))
@@ -124,9 +124,6 @@ class Search:
             )
             if trace["candidates"] or "memory" in trace:
                 yield trace
-
-    def _ask(self, scope: Scope, page: Page) -> Answer:
-        return self._store.across.one(self._query, scope, page, self._grain, self._mode)
 
     def _notes(self, answers: Sequence[Answer], found: Sequence[Found]) -> Iterator[str]:
         stats = self._store.get_memory_stats()

@@ -21,7 +21,7 @@ from vector_memory.cli.flags import (
 )
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.extras import extra
-from vector_memory.server.early import early_client, key_of
+from vector_memory.server.early import early_client, key_of_offer
 from vector_memory.settings import (
     EXPORT_FOLDER,
     DatabaseLocation,
@@ -65,7 +65,7 @@ def serve(
         return
     if sys.stdin.isatty():
         sys.stderr.write("Waiting for an MCP client on standard input. To try it out, run `vector-memory demo`.\n")
-    early_client(key_of(offer))  # it may be answered before the rest is imported
+    early_client(key_of_offer(offer))  # it may be answered before the rest is imported
     gc.disable()  # until all is imported, which stays: collecting among it takes a tenth of the start time
     from vector_memory.server.app import run_server
 

@@ -44,7 +44,7 @@ def remove(text: str, section: str, name: str, _original: str = "") -> str:
 def without_table(text: str, *path: str) -> str:
     """Return the text without a table that it holds, and without the tables below that."""
     document = tomlkit.parse(text)
-    _take_out(document, *path)
+    _cut_out(document, *path)
     left = document.as_string().rstrip()
     return _checked(text, f"{left}\n" if left else "", _less(_content_of(text), *path))
 
@@ -81,13 +81,13 @@ def _with_new(text: str, section: str, name: str, value: Mapping[str, Any]) -> s
     return appended
 
 
-def _take_out(container: Container, name: str, *below: str) -> None:
+def _cut_out(container: Container, name: str, *below: str) -> None:
     """Take out a table, but leave the remarks at its end: they are about the next one."""
     for place, (key, item) in enumerate(container.body):
         if key is None or key.key != name:
             continue
         if below:
-            _take_out(item.value, *below)
+            _cut_out(item.value, *below)
         elif isinstance(item, Table):
             remarks = REMARKS_AT_THE_END.search(item.as_string())
             container.body[place] = (None, Whitespace(remarks[0].lstrip() if remarks else ""))

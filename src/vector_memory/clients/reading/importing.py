@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,12 +90,12 @@ class Importer:
             folders += checkouts(project)
         # A client may copy a session into the one that continues it: the original is the one that ended before.
         try:
-            paths = sorted(dict.fromkeys(self._found(kept, folders)), key=lambda one: changed(one[1]))
+            found = dict.fromkeys(self._found(kept, folders))
+            files = [(*changed_and_bytes(path), path, client) for client, path in found]
         except PermissionError:
             raise ConfigurationError(f"No permission to list the sessions: check {variables}.") from None
-        sizes = [bytes_in(path) for _, path in paths]
-        done, total = 0, sum(sizes)
-        for (client, path), size in zip(paths, sizes, strict=True):
+        done, total = 0, sum(size for _, size, _, _ in files)
+        for _, size, path, client in sorted(files, key=itemgetter(0, 2)):
             try:
                 transcript = client.read(path)
                 if transcript is not None and is_about_project(transcript, project):
@@ -183,20 +184,13 @@ def reason_of(unread: Sequence[FormatError]) -> str:
     return str(unread[0]) + (f" {counted(more, 'more line')} could not be read." if more else "")
 
 
-def changed(path: Path) -> tuple[float, Path]:
-    """Return when a transcript was last changed, to put several in order."""
+def changed_and_bytes(path: Path) -> tuple[float, int]:
+    """Return when a transcript was last changed, to put several in order, and its bytes; zeros if it is gone."""
     try:
-        return path.stat().st_mtime, path
+        found = path.stat()
     except OSError:
-        return 0, path
-
-
-def bytes_in(path: Path) -> int:
-    """Return the size of a file in bytes; 0 if it is gone."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
+        return 0, 0
+    return found.st_mtime, found.st_size
 
 
 MAX_BYTES = 32 * 1024 * 1024

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import Self
 
 from vector_memory.clients.client import Client, OwnMemory
 from vector_memory.clients.editing.json_file import content_of
@@ -48,12 +47,6 @@ class OwnMemories:
         self._sync = FileSync(self._memory_of, self._seen.get)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="own-memories", daemon=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
 
     def start_background_work(self) -> None:
         """Store what is there, and follow it, in the background."""
@@ -164,7 +157,7 @@ def rivals(project: Path) -> list[Finding]:
             f"To have them store here, set `{client.remembers}` to false in its settings.",
         )
         for client in CLIENTS.values()
-        if client.remembers and client.is_here() and not _is_off(client, project)
+        if client.remembers and client.trace() and not _is_off(client, project)
     ]
 
 

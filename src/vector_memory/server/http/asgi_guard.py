@@ -126,9 +126,9 @@ class Gate:
         """Serve one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-        elif (refusal := fault_of(scope)) is not None:
+        elif (refusal := refusal_of(scope)) is not None:
             await answer(send, *refusal, CLOSE)
-        elif shortened(scope, self._prefix)["path"] == LIVENESS:
+        elif without_prefix(scope, self._prefix)["path"] == LIVENESS:
             await answer(send, 200, b"ok\n")
         elif self._is_closed:
             await answer(send, 503, b"The server is ending.\n", RETRY)
@@ -207,7 +207,7 @@ class Gate:
         self._bodies += size
 
 
-def fault_of(scope: MutableMapping[str, Any]) -> tuple[int, bytes] | None:
+def refusal_of(scope: MutableMapping[str, Any]) -> tuple[int, bytes] | None:
     """Return how to refuse a request with a bad Host or Origin; None if both are fine."""
     if not HOST.fullmatch(dict(scope["headers"]).get(b"host", b"localhost")):
         return 421, b"Misdirected Request\n"
@@ -217,7 +217,7 @@ def fault_of(scope: MutableMapping[str, Any]) -> tuple[int, bytes] | None:
     return None
 
 
-def shortened(scope: MutableMapping[str, Any], prefix: str) -> MutableMapping[str, Any]:
+def without_prefix(scope: MutableMapping[str, Any], prefix: str) -> MutableMapping[str, Any]:
     """Remove a prefix and a final slash from the path of a request: a redirection would name http://."""
     path = scope["path"]
     if path.startswith(f"{prefix}/"):

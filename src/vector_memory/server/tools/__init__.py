@@ -8,7 +8,7 @@ from mcp_types import JSONRPCRequest
 
 from vector_memory.server.jsonrpc import HOOK as HOOK_NAME
 from vector_memory.server.tools import files, searching, sessions, storing, tagged
-from vector_memory.server.tools.memory_tool import FOR_EXPERTS, MemoryTool, reads
+from vector_memory.server.tools.memory_tool import FOR_EXPERTS, MemoryTool, only_reads
 from vector_memory.server.turns import FILE, HOOK, OTHER, Kind, kind_of_read, kind_of_write
 from vector_memory.settings import Profile, Toolset
 
@@ -101,7 +101,7 @@ def offered(
     if not on_this_machine:
         functions.remove(sessions.write_document_to_file)
     if read_only:
-        functions = [function for function in functions if reads(function)]
+        functions = [function for function in functions if only_reads(function)]
     if profile is Profile.CORE:
         tools = [made(function).brief() for function in functions if function.__name__ in CORE]
     else:
@@ -110,7 +110,7 @@ def offered(
     return tuple(tool.in_lean_form() for tool in tools) if is_lean else tuple(tools)
 
 
-WRITING = {function.__name__ for function in functions_of(Toolset) if not reads(function)}
+WRITING = {function.__name__ for function in functions_of(Toolset) if not only_reads(function)}
 WRITING.remove(sessions.write_document_to_file.__name__)  # it only reads the memory
 
 NEEDS_ADMIN = {function.__name__ for function in (sessions.cleanup_old_memories, tagged.clear_old_memories)}

@@ -166,7 +166,7 @@ class MemoryTool(FunctionTool):
             LONGEST.set(longest_answer(given))
             await with_names(given, known, get_context(), stores=stores)
             # The others choose a thread themselves, or wait for events.
-            is_simple = reads(self.fn) and not iscoroutinefunction(self.fn)
+            is_simple = only_reads(self.fn) and not iscoroutinefunction(self.fn)
             async with taken(kind_of_read(given)) if is_simple else nullcontext():
                 answer = await super().run(given)
             if stores and "session_id" in given and arguments.get("session_id") != LAST:
@@ -182,7 +182,7 @@ class MemoryTool(FunctionTool):
         return ToolResult(structured_content=cut)
 
 
-def reads(function: Callable[..., Any]) -> bool:
+def only_reads(function: Callable[..., Any]) -> bool:
     """Return whether the tool for a function changes nothing."""
     meta = get_fastmcp_meta(function)
     return meta is not None and bool(meta.annotations.read_only_hint)
