@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from vector_memory.clients.client import InstallScope
 from vector_memory.clients.editing import hooks, json_file, toml_file
+from vector_memory.clients.editing.hooks import HookPosition
 from vector_memory.clients.editing.planning import FORMATS, ClientConfiguration, explained, server_entry
 from vector_memory.clients.registry import CLIENTS
 from vector_memory.errors import ConfigurationError

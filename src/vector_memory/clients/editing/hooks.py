@@ -71,6 +71,11 @@ def found(content: Mapping[str, Any], server: str) -> Handlers:
     return {place.event: handler for place, handler in _ours(content, server)}
 
 
+def places(content: Mapping[str, Any], server: str) -> list[HookPosition]:
+    """Return where the hooks of a server are in a client's settings."""
+    return [place for place, _ in _ours(content, server)]
+
+
 def merged_hooks(old: Handlers, new: Handlers) -> Handlers:
     """Return the new hooks with what the user changed in the old ones, such as the timeout."""
     ours = ("input", "command")
@@ -83,7 +88,7 @@ def merged_hooks(old: Handlers, new: Handlers) -> Handlers:
 def added(content: Mapping[str, Any], server: str, handlers: Handlers) -> dict[str, Any]:
     """Return the settings with these hooks, each in place of the one that is there or in a group of its own."""
     changed = deepcopy(dict(content))
-    there = {place.event: place for place, _ in _ours(content, server)}
+    there = {place.event: place for place in places(content, server)}
     hooks = changed.setdefault("hooks", {})
     for event, handler in handlers.items():
         if event in there:
@@ -100,7 +105,7 @@ def removed(content: Mapping[str, Any], server: str, original: Mapping[str, Any]
     """
     changed = deepcopy(dict(content))
     hooks = _hooks(changed)
-    for event, group, number in [place for place, _ in _ours(content, server)][::-1]:
+    for event, group, number in reversed(places(content, server)):
         del hooks[event][group]["hooks"][number]
         if not hooks[event][group]["hooks"]:
             del hooks[event][group]
