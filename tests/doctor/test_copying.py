@@ -140,7 +140,8 @@ def test_a_server_that_starts_meanwhile_waits_and_what_it_stores_is_kept(
     started[0].communicate()
     assert lines == ["opened\n", "8\n"]
     assert contents(path) == [*before, "Stored meanwhile."]
-    assert examine(path).healthy
+    report = examine(path)
+    assert report.healthy, report
 
 
 def test_what_is_only_in_the_log_is_copied_too(path: Path) -> None:
