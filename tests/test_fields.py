@@ -23,7 +23,7 @@ ROW = """\
       stored="1 to 5", asked="Filter", flag=("importance", "Only this importance.")),
 """
 EDITS = {
-    "domain/fields.py": [("REVISION = 2", " + 1"), ('flag=("task", "Only this task.")),\n', ROW)],
+    "domain/fields.py": [("REVISION = 3", " + 1"), ('flag=("task", "Only this task.")),\n', ROW)],
     "domain/__init__.py": [
         ("    task_code: str | None\n", "    importance: int | None\n"),
         ("    task_code: str | None = None\n", "    importance: int | None = None\n"),

@@ -130,14 +130,14 @@ async def test_the_status_says_what_is_indexed(call: Call, files: FileMemory) ->
 
 
 async def test_a_client_that_asks_receives_the_progress_of_the_index(
-    client: Client, monkeypatch: pytest.MonkeyPatch
+    client: Client, files: FileMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str | None] = []
 
     async def note(_progress: float, _total: float | None, message: str | None) -> None:
         told.append(message)
 
-    monkeypatch.setattr(FileMemory, "wait_for_words", lambda *_: False)  # as during a long first index
+    monkeypatch.setattr(files, "wait_for_words", lambda *_: False)  # as during a long first index
     await client.call_tool("memory_search", {"query": "quokka"}, progress_handler=note)
     assert told
     assert set(told) == {"Indexing memory files"}

@@ -42,6 +42,10 @@ class Trimmed(TextIOBase):
         """Write text."""
         return sys.stdout.write(FILLING.sub("", text))
 
+    def flush(self) -> None:
+        """Flush standard output: whoever follows `--watch` reads each line at once."""
+        sys.stdout.flush()
+
 
 def console() -> "Console":
     """Return the console to print to. Its width is limited, because long lines are hard to read."""

@@ -456,6 +456,22 @@ class Expendable(NamedTuple):
     chunk_count: int
 
 
+class Derivation(NamedTuple):
+    """How a memory came, and the report that it is about."""
+
+    id: int
+    came_from: dict[str, Any]
+    about: int | None
+
+
+class Imprint(NamedTuple):
+    """The hash of a memory's text, and its origin."""
+
+    id: int
+    content_hash: str
+    metadata: dict[str, Any]
+
+
 class LastIds(NamedTuple):
     """The highest ids ever assigned to a memory and to a chunk."""
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from vector_memory.domain import ANY, NewMemory, Scope
 from vector_memory.errors import DeletedEarlierError
 from vector_memory.storage.base import Storage
-from vector_memory.storage.queries.memories import Imprint
+from vector_memory.storage.records import Imprint
 from vector_memory.writing.deletion import Deletion
 from vector_memory.writing.writer import MemoryWriter
 

@@ -33,7 +33,9 @@ from vector_memory.storage.records import (
     ChunkOutline,
     CountedBy,
     Cursor,
+    Derivation,
     Expendable,
+    Imprint,
     ListPosition,
     Memory,
     Neighbour,
@@ -95,26 +97,10 @@ class Hidden(NamedTuple):
     pending: int = 0
 
 
-class Derivation(NamedTuple):
-    """How a memory came, and the report that it is about."""
-
-    id: int
-    came_from: dict[str, Any]
-    about: int | None
-
-
 def derivation_from_row(*, id: int, came_from: str, metadata: str) -> Derivation:  # noqa: A002 - a column
     """Return a Derivation for a row."""
     about = object_in(metadata).get("parent_report_id")
     return Derivation(id, object_in(came_from), about if isinstance(about, int) else None)
-
-
-class Imprint(NamedTuple):
-    """The hash of a memory's text, and its origin."""
-
-    id: int
-    content_hash: str
-    metadata: dict[str, Any]
 
 
 def imprint_from_row(*, id: int, content_hash: str, metadata: str) -> Imprint:  # noqa: A002 - a column
