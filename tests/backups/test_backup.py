@@ -35,15 +35,15 @@ back_up(path, more[0], overwrite=True, on_progress=progress)
 """
 BACKING_UP_BY_COMMAND = """
 import signal
-from vector_memory.cli.commands import maintain
 from vector_memory.cli.main import main
-back_up = maintain.back_up
+from vector_memory.upkeep import backup
+back_up = backup.back_up
 def slow(source, target, *, on_progress, **options):
     def progress(done, total):
         print("begun", flush=True)
         time.sleep(60)
     back_up(source, target, on_progress=progress, **options)
-maintain.back_up = slow
+backup.back_up = slow
 sys.argv = ["vector-memory", "backup", str(more[0]), "--database-path", str(path)]
 main()
 """

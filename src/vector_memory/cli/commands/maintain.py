@@ -31,10 +31,7 @@ from vector_memory.domain.text import counted
 from vector_memory.domain.validation import parse_id
 from vector_memory.errors import ConfigurationError, NotFoundError
 from vector_memory.reading.overview import Overview
-from vector_memory.reading.review import held_lines
-from vector_memory.upkeep.backup import back_up, file_of, restore_memory
 from vector_memory.writing.deletion import Deletion, kept_message
-from vector_memory.writing.holding import Holding
 
 if TYPE_CHECKING:
     from vector_memory.embedding.known import KnownModel
@@ -93,6 +90,8 @@ def quarantine(
 
     Derived are memories that name one as a source, and observations on a report. No process finds them any more.
     """
+    from vector_memory.writing.holding import Holding
+
     named = {"session": session, "agent": agent, "source": source, "token": token}
     if not memory_ids and not any(named.values()):
         raise ConfigurationError("Name what to take out: ids of memories, --session, --agent, --source or --token.")
@@ -121,6 +120,9 @@ def undo(
 
     What a person deletes, with `delete` or on the page, is erased at once.
     """
+    from vector_memory.reading.review import held_lines
+    from vector_memory.writing.holding import Holding
+
     selects = bool(memory_ids or session or agent)
     with here.opened(read_only=not selects) as storage:
         holding = Holding(storage)
@@ -229,6 +231,8 @@ def backup(
 
     It never replaces a memory or any other database.
     """
+    from vector_memory.upkeep.backup import back_up, file_of
+
     target = given_path(target)
     path = file_of(here.place.address())
     with progress("Copying") as update:
@@ -246,6 +250,8 @@ def restore(
     here: MemoryFlags = MemoryFlags(),
 ) -> None:
     """Replace the memory with a backup. Stop all servers that use the memory first."""
+    from vector_memory.upkeep.backup import file_of, restore_memory
+
     path = file_of(creatable(here.place))
     with progress("Checking and copying") as update:
         copied = restore_memory(given_path(source), path, overwrite=overwrite, on_progress=update)

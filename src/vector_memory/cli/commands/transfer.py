@@ -24,7 +24,6 @@ from vector_memory.cli.flags import (
     window,
 )
 from vector_memory.cli.terminal import one_line, progress, resumable
-from vector_memory.clients.reading.importing import ImportedSessions, Importer
 from vector_memory.clients.registry import WITH_SESSIONS
 from vector_memory.domain import ANY, MemoryKind, Trust
 from vector_memory.domain.text import counted
@@ -36,6 +35,8 @@ from vector_memory.upkeep.copying import copy_all
 from vector_memory.upkeep.export_lines import is_sqlite, new_file, notes_as_export
 
 if TYPE_CHECKING:
+    from vector_memory.clients.reading.importing import ImportedSessions
+
     SessionsOf = str
 else:  # cyclopts would not offer names that are known only when it runs
     SessionsOf = Literal[tuple(WITH_SESSIONS)]
@@ -251,6 +252,8 @@ def import_sessions(
 
     Exit code 0: every transcript was read, 1: some were not.
     """
+    from vector_memory.clients.reading.importing import Importer
+
     if project is not None and all_projects:
         raise ConfigurationError("--all stores the sessions of all projects: omit the folder, or --all.")
     folder = None if all_projects else given_path(project or project_folder())
@@ -282,7 +285,7 @@ def import_sessions(
     return 1 if result.unread else 0
 
 
-def sentences_about(result: ImportedSessions, *, is_dry: bool) -> list[str]:
+def sentences_about(result: "ImportedSessions", *, is_dry: bool) -> list[str]:
     """Describe the result in sentences."""
     unread = [f"Not stored: {one_line(str(path))}: {reason}" for path, reason in result.unread]
     if not result.transcripts:
