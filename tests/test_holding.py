@@ -14,7 +14,7 @@ from vector_memory.settings import Settings, pending_rules
 from vector_memory.storage.queries.lifecycle import PENDING, QUARANTINED
 from vector_memory.store import SessionMemoryStore
 from vector_memory.writing.holding import Holding
-from vector_memory.writing.pending import screened
+from vector_memory.writing.pending import REPEATS, screened
 
 ADA = "team/ada"
 PAGE = "https://evil.example/start"
@@ -139,6 +139,14 @@ def test_a_text_that_is_taken_out_awaits_review_wherever_it_is_stored_again(stor
     assert store.search_scoped(Scope()).total_results == 0
     holding(store).accept([1])
     assert store.store_memory("report", "The port is 1.", session_id="u").message.count("held back") == 0
+
+
+def test_a_text_that_is_taken_out_awaits_review_where_a_past_session_repeats_it(store: SessionMemoryStore) -> None:
+    store.store_memory("report", "The port is 1.", session_id="s")
+    holding(store).quarantine([1], "why")
+    [again] = store.batches.store([NewMemory.of("working_memory", "The port is 1.", session_id="past")])
+    assert again.awaits == REPEATS
+    assert held(store) == {1: QUARANTINED, 2: PENDING}
 
 
 def test_a_page_is_taken_out_with_all_that_was_derived_from_it(store: SessionMemoryStore) -> None:

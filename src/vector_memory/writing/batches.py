@@ -15,7 +15,7 @@ from vector_memory.storage.queries.deletions import covers
 from vector_memory.storage.records import History
 from vector_memory.writing.indexer import Indexer
 from vector_memory.writing.outbox import Body, Delivery, DeliveryOutcome, Outbox, Verdict, failure
-from vector_memory.writing.pending import screened
+from vector_memory.writing.pending import screened, settled
 from vector_memory.writing.writer import MemoryWriter, hash_of, is_deleted, with_title
 
 logger = logging.getLogger(__name__)
@@ -105,8 +105,9 @@ class Batches:
                 is_stored = writer.find_duplicate(memory, content_hash, of_prompt) is not None
                 if not is_stored and not is_deleted(writer, memory, (content_hash,)):
                     history = History(at, at, at, is_dated=at < utc_now(AT_ONCE_SECONDS))
-                    writer.add_memory(memory, derived, content_hash=content_hash, history=history)
-                    stored.append(memory)
+                    new = settled(writer, memory, content_hash)
+                    writer.add_memory(new, derived, content_hash=content_hash, history=history)
+                    stored.append(new)
         return stored
 
 
