@@ -557,23 +557,45 @@ SCOPES = {
 }
 
 
-@pytest.mark.parametrize("name", SCOPES)
-def test_the_newest_of_a_scope_are_found_without_sorting_it(name: str, tmp_path: Path) -> None:
+def plan_of(path: Path, read: Callable[[SqliteReader], object]) -> list[str]:
+    """Return the steps of the statements that something reads."""
     asked: list[tuple[str, Any]] = []
 
     def note(_cursor: object, statement: str, bindings: Any) -> bool:
         asked.append((statement, bindings))
         return True
 
-    database = Database(tmp_path / "memory.db", dimensions=16)
-    with database.read() as connection:
+    with closing(Database(path, dimensions=16)) as database, database.read() as connection:
         connection.exec_trace = note
-        for after in (None, ListPosition(2, 40, "2026-01-01T00:00:00+00:00", 42)):
-            SqliteReader(connection).memories.page(SCOPES[name], 10, after=after)
+        read(SqliteReader(connection))
         connection.exec_trace = None
         plan = [row[3] for sql, values in asked for row in connection.execute(f"explain query plan {sql}", values)]
-    database.close()
     assert plan
+    return plan
+
+
+@pytest.mark.parametrize("session_id", [None, "s"])
+def test_whoever_follows_a_cursor_reads_no_lifecycle_of_what_was_released_before(
+    session_id: str | None, tmp_path: Path
+) -> None:
+    scope = Scope(session_id=session_id, since_id=40)
+    plan = plan_of(
+        tmp_path / "memory.db", lambda reader: (reader.memories.changes(scope, 9), reader.memories.count(scope))
+    )
+    lifecycles = [step for step in plan if re.search("(SEARCH|SCAN) (memory_lifecycle|g) ", step)]
+    assert {re.sub(".*USING ", "", step) for step in lifecycles} == {
+        "COVERING INDEX idx_given_at (given_at>?)",
+        "INTEGER PRIMARY KEY (rowid=?)",
+    }
+
+
+@pytest.mark.parametrize("name", SCOPES)
+def test_the_newest_of_a_scope_are_found_without_sorting_it(name: str, tmp_path: Path) -> None:
+    places = None, ListPosition(2, 40, "2026-01-01T00:00:00+00:00", 42)
+    plan = plan_of(
+        tmp_path / "memory.db",
+        lambda reader: [reader.memories.page(SCOPES[name], 10, after=after) for after in places],
+    )
     assert not [step for step in plan if "TEMP B-TREE" in step or step.startswith("SCAN")]
 
 

@@ -400,14 +400,13 @@ class MemoryQueries(OverVectors):
                         select 1 from memory_lifecycle g where g.memory_id = m.id and g.given_at is not null
                     ) order by m.id limit %(limit)s
                 ) stored union all select * from (
-                    select m.id, g.given_at as place from memory_lifecycle g
-                    join session_memories m on m.id = g.memory_id
-                    where {{visible:m}} and {condition.sql} and g.given_at is not null
+                    select m.id, g.given_at as place from memory_lifecycle g cross join session_memories m
+                    where {{visible:m}} and {condition.sql} and m.id = g.memory_id and g.given_at > %(since)s
                     order by g.given_at limit %(limit)s
                 ) released
             ) c join session_memories m on m.id = c.id where {{visible:m}} order by c.place limit %(limit)s
         """
-        parameters = condition.parameters | {"limit": limit}
+        parameters = condition.parameters | {"since": scope.since_id or 0, "limit": limit}
         return self.connection.fetch(lambda place, **row: (Cursor(place), memory_from_row(**row)), sql, parameters)
 
 
