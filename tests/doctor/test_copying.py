@@ -11,7 +11,7 @@ import pytest
 from forked import Forked
 from inside import storage_of
 from memory_files import CHILD, SETTINGS, WRITER, bytes_of, change, contents, doctor, examine, found, garble, process
-from vector_memory.domain import MemoryFields
+from vector_memory.domain import MemoryFields, Scope
 from vector_memory.storage.disk.filesystem import log_of
 from vector_memory.storage.queries.portions import Portions
 from vector_memory.storage.sqlite.salvage import Salvaged, salvage
@@ -68,6 +68,21 @@ def test_a_repair_keeps_how_a_memory_came_its_evidence_and_what_is_held_back_or_
     assert path.with_name("memory.db.before-repair").exists()
     with SessionMemoryStore(path, SETTINGS) as store:
         assert kept(store) == before
+
+
+def test_a_repair_gives_no_id_again_that_a_release_has_taken(path: Path) -> None:
+    with SessionMemoryStore(path, SETTINGS) as store:
+        Holding(storage_of(store)).quarantine([2, 3], "why")
+        Holding(storage_of(store)).accept([2, 3])
+        cursor = store.search_changes(Scope(session_id="s")).cursor
+    change(path, "delete from sqlite_sequence; update memory_lifecycle set given_at = 1 << 60 where memory_id = 2")
+    report, _ = doctor(path).repair_all(examine(path))
+    assert found(report) == {}
+    with SessionMemoryStore(path, SETTINGS) as store:
+        new = store.store_memory("report", "# New\n\nAfter the repair.", session_id="s").memory_id
+        answer = store.search_changes(Scope(session_id="s"), since=cursor)
+        assert [one.id for one in answer.results] == [new]
+        assert int(cursor) < new == int(answer.cursor)
 
 
 def test_only_the_memory_whose_page_is_damaged_is_lost_and_is_named(path: Path) -> None:

@@ -176,6 +176,8 @@ class Copier:
         self._writer.refresh(self._writer.lifecycle.wrong())
         given = attempt(self._reader.last_ids) or LastIds(0, 0)
         self._writer.raise_last_ids(LastIds(*(number if 0 < number <= MOST else 0 for number in given)))
+        released = fetch_value(self._target, "select max(given_at) from memory_lifecycle")
+        self._writer.raise_last_ids(LastIds(released or 0, 0))
         return Salvaged(len(copied), lost)
 
     def _copy_rows(self) -> None:
@@ -188,6 +190,9 @@ class Copier:
                     with contextlib.suppress(apsw.Error):
                         self._target.execute(sql, row)
         self._target.execute("delete from supersessions where older_id >= newer_id")
+        self._target.execute(
+            f"update memory_lifecycle set given_at = null where given_at not between memory_id and {MOST}"
+        )
 
     def _whole(self, ids: Sequence[int]) -> list[WholeMemory]:
         found = self._reader.upkeep.portions.whole(ids) if self._has_derived else []
@@ -222,6 +227,8 @@ STRAY = f"""
 select "table" from pragma_foreign_key_check
 union select 'keyword_postings' from keyword_postings where id / {BUCKETS} not in (select id from keyword_blocks)
 union select 'sqlite_sequence' from sqlite_sequence where typeof(seq) <> 'integer' or seq not between 0 and {MOST}
+union select 'memory_lifecycle' from memory_lifecycle where given_at < memory_id
+    or given_at > coalesce((select seq from sqlite_sequence where name = '{TEXTS}'), 0)
 """
 
 MISFILED = """
