@@ -105,9 +105,8 @@ class Batches:
                 is_stored = writer.find_duplicate(memory, content_hash, of_prompt) is not None
                 if not is_stored and not is_deleted(writer, memory, (content_hash,)):
                     history = History(at, at, at, is_dated=at < utc_now(AT_ONCE_SECONDS))
-                    new = settled(writer, memory, content_hash)
-                    writer.add_memory(new, derived, content_hash=content_hash, history=history)
-                    stored.append(new)
+                    stored.append(settled(writer, memory, content_hash))
+                    writer.add_memory(stored[-1], derived, content_hash=content_hash, history=history)
         return stored
 
 
