@@ -223,12 +223,13 @@ class Copier:
 MOST = 1 << 52
 """The highest id. Near the largest integer, SQLite would report a full database."""
 
+LAST_ID = f"coalesce((select seq from sqlite_sequence where name = '{TEXTS}'), 0)"
 STRAY = f"""
 select "table" from pragma_foreign_key_check
 union select 'keyword_postings' from keyword_postings where id / {BUCKETS} not in (select id from keyword_blocks)
 union select 'sqlite_sequence' from sqlite_sequence where typeof(seq) <> 'integer' or seq not between 0 and {MOST}
-union select 'memory_lifecycle' from memory_lifecycle where given_at < memory_id
-    or given_at > coalesce((select seq from sqlite_sequence where name = '{TEXTS}'), 0)
+union select 'memory_lifecycle' from memory_lifecycle where given_at < memory_id or given_at > {LAST_ID}
+union select 'sqlite_sequence' where (select max(id) from {TEXTS}) > {LAST_ID}
 """
 
 MISFILED = """
