@@ -89,7 +89,9 @@ def test_the_last_step_is_one_command_that_connects_an_agent(kept: Path, shown: 
 def test_kept_memory_is_asked_again(folder: Path, kept: Path, shown: str) -> None:
     """With --database-path the memory stays: a second run finds its files stored. Own questions go to every grain."""
     assert f"The memory is kept in {kept}." in one_line(shown)
-    again = demo(folder, "--database-path", kept, "--question", "the cat", "--question", "the sofa").stdout
+    asks = "--question", "the cat", "--question", "the sofa"
+    again = demo(folder, "--database-path", kept, "--limit", 6, *asks).stdout
+    assert "Storing 6 Markdown files (the first of 7; see --limit)" in one_line(again)
     assert "Stored 0 documents" in again
     assert "not stored: cats.md: was stored by an earlier run" in again
     asked = re.findall(r"^(Chunks|Sections|Documents)  (.*?)  +\d+ ms$", again, re.MULTILINE)

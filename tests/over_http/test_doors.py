@@ -63,6 +63,10 @@ def test_a_revoked_token_is_refused_at_the_next_call(team: Team) -> None:
     assert post(team.url, secret).status_code == 401
 
 
+def test_a_token_of_a_namespace_that_is_gone_opens_nothing(team: Team) -> None:
+    assert "There is no namespace gone" in answer_in(post(team.url, team.token(next(NAMES), "gone")))["message"]
+
+
 def test_last_is_the_session_before_that_of_the_day_for_callers_that_name_none(team: Team) -> None:
     secret = team.token("today", "zoo")
     called(team.url, secret, "store_session_context", session_id="zoo-2026-01-01", content="The plan.")

@@ -61,6 +61,38 @@ def test_a_search_makes_no_tag_canonical(store: SessionMemoryStore) -> None:
     assert store.tags.frequencies().frequencies == {"laravel": 1}
 
 
+@pytest.mark.parametrize(
+    ("tag", "other"),
+    [
+        ("api v1", "api v2"),
+        ("php7", "php8"),
+        ("type:bug", "type:refactor"),
+        ("type:refactor", "refactor"),
+        ("api", "rest api"),
+        ("ui", "web ui"),
+        ("v1.0", "v2.0"),
+    ],
+)
+def test_the_specified_bad_merges_do_not_happen(tagged: TaggedMemories, tag: str, other: str) -> None:
+    assert tagged.store("One.", tags=[tag]).tags == [tag]
+    assert tagged.store("Two.", tags=[other]).tags == [other]
+
+
+def test_the_same_notes_in_the_same_order_give_the_same_vocabulary(tagged: TaggedMemories) -> None:
+    tags = ["laravel framework", "Laravel", "database", "databases", "unit tests", "unit testing", "api v2", "API 2.0"]
+    receipts = [tagged.store(f"Note {number}.", tags=[tag]) for number, tag in enumerate(tags)]
+    assert [receipt.tags[0] for receipt in receipts] == [
+        "laravel framework",
+        "laravel framework",
+        "database",
+        "database",
+        "unit tests",
+        "unit tests",
+        "api v2",
+        "api v2",
+    ]
+
+
 def test_a_tag_counts_once_for_a_memory_and_never_less(store: SessionMemoryStore) -> None:
     """Deleting does not lower a frequency (seed 004); the tag is then canonical, but in use nowhere."""
     store.tagged.store("One.", tags=["API v2.0", "api 2"])

@@ -529,6 +529,14 @@ def test_a_question_can_be_asked_at_home(shown: Shown) -> None:
     assert shown.input_value("#question") == "writer"
 
 
+def test_why_says_what_became_of_a_memory_that_was_expected(shown: Shown) -> None:
+    visit(shown, "#/search?q=writer&view=why&kind=knowledge_base")
+    shown.fill("#missed", "2")
+    shown.press("#missed", "Enter")
+    playwright.expect(shown.locator(".notice")).to_contain_text("It waits a second. Observation 2")
+    assert "outside the filters" in shown.inner_text(".notice")
+
+
 def test_one_sentence_says_why_and_a_memory_is_chosen_by_its_words(shown: Shown) -> None:
     visit(shown, "#/search?q=never sleeping writers&view=why")
     shown.fill("#missed", "a second")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from engine_memories import add, ids, new_memory
+from engine_memories import Engine, add, ids, new_memory
 from faults.effort import effort
 from vector_memory.domain import ANY, STORED, MemoryKind, Scope, utc_now
 from vector_memory.storage.base import Storage
@@ -256,3 +256,14 @@ def test_the_same_text_is_no_duplicate_once_it_is_superseded_but_one_of_the_same
         assert writer.find_duplicate(new, known) is None
         assert writer.find_duplicate(new, known, moment(2)) is None
         assert writer.find_duplicate(new, known, moment(1)) == first
+
+
+def test_two_handles_that_supersede_the_same_memory_make_a_fork(engine: Engine) -> None:
+    storage, other = engine.storage, engine.open()
+    first, second, third = (add(storage, new_memory(text)) for text in "abc")
+    supersede(storage, second, first)
+    supersede(other, third, first)
+    with storage.write() as writer:
+        assert writer.lifecycle.superseding([first]) == [(first, second), (first, third)]
+        writer.release(second, [first])
+    assert ids(other) == [second, third]
